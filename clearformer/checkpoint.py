@@ -1,0 +1,160 @@
+"""A run folder: everything a training leaves behind, readable while it is written.
+
+    recipe.toml          the resolved recipe; reloading it rebuilds the run
+    tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
+    data/*.safetensors   the tokenised corpus, so that a resumed run sees exactly the same pairs
+    model.safetensors    the weights to use: the best so far on validation
+    last.safetensors     the weights, optimiser state and counters to resume from
+    metrics.jsonl        one JSON object a line, by step
+    report.json          final scores, seconds, tokens/s, versions; pictures beside it
+
+Every file appears whole or not at all: it is written under another name, flushed to disk, then renamed. Nothing is
+ever pickled or unpickled.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from clearformer.errors import CheckpointError, MachineError
+
+
+class RunFolder:
+    """The names of the files above, and how each is read and written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe = path / "recipe.toml"
+        self.model = path / "model.safetensors"
+        self.last = path / "last.safetensors"
+        self.metrics = path / "metrics.jsonl"
+        self.report = path / "report.json"
+        self.data = path / "data"
+
+    @property
+    def exists(self) -> bool:
+        return self.recipe.exists()
+
+    def require(self) -> None:
+        if not self.path.exists():
+            raise CheckpointError(f"there is no run folder {self.path}", "name the --out folder of a training")
+        if not self.exists:
+            raise CheckpointError(
+                f"{self.path} is not a run folder: it has no recipe.toml", "name the --out folder of a training"
+            )
+
+
+@contextmanager
+def atomically(path: Path) -> Iterator[Path]:
+    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield draft
+        with open(draft, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except (OSError, SafetensorError) as error:
+        full = getattr(error, "errno", None) == 28 or "No space left" in str(error)
+        reason = "the disk is full" if full else str(error)
+        raise MachineError(
+            f"{path} cannot be written: {reason}", "free some space; what was saved before is untouched"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomically(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
+    """Tensors by name as one safetensors file; `facts`, anything JSON can say, travel in its header."""
+    ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    with atomically(path) as draft:
+        save_file(ready, draft, metadata={"clearformer": json.dumps(facts or {})})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote; any other safetensors file gives its tensors and no facts."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist", "train first, or name another run folder")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
+    except (SafetensorError, ValueError, OSError) as error:
+        hint = "copy it again, or resume from another run"
+        if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04"):
+            hint = "this looks like a pickled file, which is never opened; only safetensors are"
+        raise CheckpointError(f"{path} is truncated or not a safetensors file ({error})", hint) from None
+    return tensors, facts
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Fill the model; a name or shape that does not fit is said by name. Tied weights are stored once."""
+    own = dict(model.state_dict())
+    expected = set(unique_names(model))
+    missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(own))
+    if missing or extra:
+        problem = f"lacks `{missing[0]}`" if missing else f"has `{extra[0]}`, which the model does not"
+        more = len(missing) + len(extra) - 1
+        raise CheckpointError(
+            f"{where} does not fit the model: it {problem}" + (f" (and {more} more such tensors)" if more else ""),
+            "it belongs to another model or another version of the recipe",
+        )
+    for name, tensor in weights.items():
+        if own[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{where} does not fit the model: `{name}` is {tuple(tensor.shape)}, not {tuple(own[name].shape)}",
+                "the sizes in recipe.toml, or the tokenizer, are those of another run",
+            )
+    model.load_state_dict(dict(weights), strict=False)
+
+
+def unique_names(model: nn.Module) -> list[str]:
+    """State-dict names with every shared tensor named once: the name under which it is saved."""
+    seen: dict[int, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        seen.setdefault(id(tensor), name)
+    return list(seen.values())
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    state = model.state_dict()
+    return {name: state[name] for name in unique_names(model)}
+
+
+def versions() -> dict[str, str]:
+    """What a result must be read with: versions and the machine."""
+    import platform
+    from importlib.metadata import version
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    packages = {name: version(name) for name in ("torch", "tokenizers", "safetensors", "sacrebleu")}
+    from clearformer.version import __version__
+
+    return {"clearformer": __version__, "python": platform.python_version(), **packages, "device": gpu or cpu_name()}
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        import platform
+
+        return platform.processor() or platform.machine()

@@ -1,0 +1,15 @@
+"""clearformer doctor"""
+
+from clearformer.cli import app
+from clearformer.cli.options import Json
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what this machine has and which fast paths are on."""
+    from json import dumps
+
+    from clearformer.doctor import describe, examine
+
+    report = examine()
+    print(dumps(report) if json else "\n".join(describe(report)))

@@ -1,0 +1,36 @@
+"""clearformer inspect"""
+
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Json
+
+
+@app.command()
+def inspect(
+    name: Annotated[str, typer.Argument(help="A run folder, a bundled model or a preset.")],
+    length: Annotated[int, typer.Option(min=1, help="Tokens a side, for shapes and multiplications.")] = 32,
+    json: Json = False,
+) -> None:
+    """Show a model's layers: output shapes, parameters, multiplications.
+
+    clearformer inspect runs/m30k
+
+    clearformer inspect transformer-base --json
+    """
+    from json import dumps
+
+    from clearformer.inspect import inspect as take_apart
+
+    result = take_apart(name, length)
+    if json:
+        print(dumps(result))
+        return
+    width = max(len(layer["name"]) for layer in result["layers"])
+    print(f"{'layer':<{width}}  {'output':>18}  {'parameters':>12}  {'multiplications':>15}")
+    for layer in result["layers"]:
+        shape = "×".join(map(str, layer["output"]))
+        print(f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiplications']:>15,}")
+    print(f"{'total':<{width}}  {'':>18}  {result['parameters']:>12,}  {result['multiplications']:>15,}")

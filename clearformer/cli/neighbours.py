@@ -1,0 +1,32 @@
+"""clearformer neighbours"""
+
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Json, Model
+
+
+@app.command()
+def neighbours(
+    word: Annotated[str, typer.Argument(help="A word of the source language.")],
+    model: Model,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 10,
+    json: Json = False,
+) -> None:
+    """Words near a word, by the cosine of their embeddings.
+
+    clearformer neighbours --model runs/m30k bike
+    """
+    from json import dumps
+
+    from clearformer.load import load
+
+    found = load(model).neighbours(word, n)
+    if json:
+        near = [{"word": piece, "cosine": round(value, 6)} for piece, value in found]
+        print(dumps({"word": word, "neighbours": near}, ensure_ascii=False))
+    else:
+        for piece, value in found:
+            print(f"{value:6.3f}  {piece}")

@@ -1,0 +1,118 @@
+"""Rows to batches: which pairs travel together (TokenBatches), and how they are padded (pad_batch).
+
+Every pair of a batch is padded to the longest, on both sides, so pairs that travel together should be alike in both
+lengths. Sorting by one length leaves the other in disorder. A snake through the plane of lengths keeps neighbours
+close in both:
+
+    target
+      ^   ┌──┐  ┌──┐        strips hold source lengths within a factor STRIP;
+      |   |  |  |  |        targets rise in one strip and fall in the next,
+      |   |  |  |  |        and at each target length the sources do the same inside the strip.
+      |   |  └──┘  └──
+      └────────────────> source
+
+The snake is cut into batches wherever the next pair would pass the budget. On Multi30k English–German (10,000 BPE
+pieces) 2.2 % of all positions are padding at 2,048 tokens a side and 3.8 % at 4,096.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearformer.data.batch import IGNORE, Batch
+from clearformer.data.store import Ragged
+
+STRIP = 1.15  # longest over shortest source in a strip; measured best between 1.1 and 1.2 at 2,048 to 16,384 tokens
+
+
+class TokenBatches:
+    """Batches that hold a budget of tokens, alike in length; their order is a pure function of (seed, epoch).
+
+    lengths (n, 2): tokens of each source and target without BOS and EOS, as `PairStore.lengths`.
+    tokens: the budget. In every batch, B * S <= tokens and B * T <= tokens, padding, EOS and BOS included. A pair
+    that is longer than the budget is a batch of its own.
+
+    Each epoch draws anew which of two equally long pairs comes first, where the strips begin and which way the snake
+    turns, then shuffles the batches; every pair occurs exactly once.
+    """
+
+    def __init__(self, lengths: np.ndarray, tokens: int, seed: int = 0) -> None:
+        self.lengths = lengths + 1  # EOS after the source, BOS or EOS around the target
+        self.tokens, self.seed = tokens, seed
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The batches of one epoch in order, each an array of pair numbers."""
+        rng = np.random.default_rng((self.seed, epoch))
+        order = rng.permutation(len(self.lengths))
+        order = order[np.argsort(snake(self.lengths, rng)[order], kind="stable")]
+        batches = np.split(order, cut(self.lengths.max(1)[order], self.tokens))
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+    def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
+        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
+
+        A last group that falls short is filled from the start of the epoch, so no rank is ever without a batch and
+        no pair goes unseen; those few pairs are seen twice.
+        """
+        batches = self.epoch(epoch)
+        return [[batches[j % len(batches)] for j in range(i, i + group)] for i in range(0, len(batches), group)]
+
+    def padding(self, epoch: int = 0) -> float:
+        """The share of positions, over both sides, that hold no token."""
+        return 1 - int(self.lengths.sum()) / sum(len(b) * int(self.lengths[b].max(0).sum()) for b in self.epoch(epoch))
+
+    def fill(self, epoch: int = 0) -> float:
+        """The share of the budget, over both sides, that holds tokens, on average over the batches."""
+        return int(self.lengths.sum()) / (2 * self.tokens * len(self.epoch(epoch)))
+
+
+def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sort keys (n,) that lead along the snake drawn above: strip, then target, then source, turning at each end."""
+    source, target = lengths.astype("int64").T
+    width = lengths.max() + 1
+    strip = np.floor(np.log(source) / np.log(STRIP) + rng.random()).astype("int64")
+    down, left = strip % 2 == rng.integers(2), target % 2 == rng.integers(2)
+    return (strip * width + np.where(down, width - target, target)) * width + np.where(left, width - source, source)
+
+
+def cut(longest: np.ndarray, tokens: int) -> list[int]:
+    """Where batches begin, the first excepted: as many rows as fit, rows * longest <= tokens, but at least one.
+
+    longest (n,): the longer side of each row, in order. One round a batch, not a row: a batch that opens with a row
+    of length l has at most tokens / l rows, and a running maximum over those finds the first that does not fit.
+    """
+    cuts, start = [], 0
+    while start < len(longest):
+        window = longest[start : start + max(1, tokens // int(longest[start]))]
+        positions = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        start += max(1, int(np.searchsorted(positions, tokens, side="right")))
+        cuts.append(start)
+    return cuts[:-1]
+
+
+def pad_batch(source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: int) -> Batch:
+    """Add BOS and EOS, pad, and build the labels: the target moved one place to the left."""
+    ids, mask = pad_source(source, pad_id, eos_id)
+    T = int(target.lengths.max()) + 1
+    inputs = np.full((len(target.lengths), T), bos_id, "int64")  # (B, T)
+    inputs[:, 1:] = spread(target, T - 1, pad_id)
+    labels = spread(target, T, IGNORE)  # (B, T)
+    labels[np.arange(len(labels)), target.lengths] = eos_id
+    n_tokens = int(target.lengths.sum()) + len(labels)
+    return Batch(ids, mask, torch.from_numpy(inputs), torch.from_numpy(labels), n_tokens)
+
+
+def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor]:
+    """The encoder's half of a batch, which is all that decoding needs: ids (B, S) ending with EOS, mask (B, S)."""
+    S = int(source.lengths.max()) + 1
+    ids = spread(source, S, pad_id)  # (B, S)
+    ids[np.arange(len(ids)), source.lengths] = eos_id
+    mask = np.arange(S) <= source.lengths[:, None]  # (B, S)
+    return torch.from_numpy(ids), torch.from_numpy(mask)
+
+
+def spread(rows: Ragged, width: int, fill: int) -> np.ndarray:
+    """Ragged rows as the left part of a table (B, width) of `fill`. A boolean index visits the table row by row."""
+    table = np.full((len(rows.lengths), width), fill, "int64")
+    table[np.arange(width) < rows.lengths[:, None]] = rows.flat
+    return table

@@ -1,0 +1,176 @@
+"""Tokenised pairs on disk, memory-mapped, so that a corpus larger than memory trains like a small one.
+
+One safetensors file holds the sentences of each side laid end to end, and where each begins:
+
+    source_offsets  (n + 1,) int64     sentence i is source[source_offsets[i] : source_offsets[i + 1]]
+    target_offsets  (n + 1,) int64
+    source          (sum of lengths,)  uint16 while every id fits in it, else int32; no BOS, EOS or padding
+    target          (sum of lengths,)
+
+The header's metadata carries the caller's strings (say, the tokenizer's fingerprint) next to our own mark.
+"""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, Self
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from clearformer.errors import DataError, MachineError
+
+MARK = ("clearformer", "pairs 1")
+# The widest elements come first, so that every tensor starts at a multiple of its element's size.
+TENSORS = ("source_offsets", "target_offsets", "source", "target")
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths laid end to end: flat (sum of lengths,), lengths (B,)."""
+
+    flat: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], dtype: str = "int64") -> Self:
+        lengths = np.fromiter(map(len, rows), "int64", len(rows))
+        return cls(np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths)
+
+
+class PairStore:
+    """A store opened for reading. Nothing is read before it is asked for, and the system forgets pages as it needs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # Through torch the library hands out views of the mapped file; through numpy it would copy.
+            with safe_open(path, framework="pt") as file:
+                self.metadata: dict[str, str] = dict(file.metadata() or {})
+                if self.metadata.pop(MARK[0], None) != MARK[1]:
+                    raise DataError(f"{path} is not a store of sentence pairs", "delete it and prepare the data again")
+                tensors = [file.get_tensor(name).numpy() for name in TENSORS]
+        except FileNotFoundError:
+            raise DataError(f"{path} does not exist", "prepare the data first") from None
+        except (SafetensorError, OSError) as error:
+            raise DataError(
+                f"{path} is truncated or not a store of pairs ({error})", "delete it and prepare the data again"
+            ) from None
+        self._offsets, self._flat = tensors[:2], tensors[2:]
+
+    def __len__(self) -> int:
+        return len(self._offsets[0]) - 1
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(n, 2) int32: tokens of each source and target, without BOS and EOS."""
+        return np.stack([np.diff(offsets).astype("int32") for offsets in self._offsets], axis=1)
+
+    def rows(self, index: np.ndarray) -> tuple[Ragged, Ragged]:
+        """The sources and the targets of the pairs numbered by `index` (B,), in its order."""
+        source, target = (gather(flat, offsets, index) for flat, offsets in zip(self._flat, self._offsets))
+        return source, target
+
+
+def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
+    """Rows of a ragged array without a loop: position j of the result lies at j plus its row's displacement."""
+    starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
+    moved = starts - (np.cumsum(lengths) - lengths)
+    return Ragged(flat[np.repeat(moved, lengths) + np.arange(lengths.sum())], lengths)
+
+
+class StoreWriter:
+    """Streams tokenised pairs into a store, in constant memory.
+
+        with StoreWriter(path, vocab_size=10_000) as writer:
+            for source_ids, target_ids in chunks:
+                writer.add(source_ids, target_ids)
+        store = PairStore(path)                                # or store = writer.close(), inside the block
+
+    The safetensors header states every size before the first byte of data, so the four tensors grow as raw files in
+    a temporary folder beside `path` and are joined at the end. `path` itself appears whole or not at all, and a
+    writer that fails leaves nothing behind.
+    """
+
+    def __init__(self, path: Path, vocab_size: int, metadata: Mapping[str, str] | None = None) -> None:
+        self.path, self.metadata = path, dict(metadata or {})
+        self.dtype = "uint16" if vocab_size <= 2**16 else "int32"
+        self._ends = {"source": 0, "target": 0}
+        self._count = 0
+        with writing(path), ExitStack() as stack:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
+            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in TENSORS}
+            for side in self._ends:
+                self._raw[f"{side}_offsets"].write(np.zeros(1, "int64").tobytes())
+            self._open = stack.pop_all()
+
+    def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
+        """Append pairs; chunks of some thousands are fastest."""
+        assert len(source_ids) == len(target_ids), "a pair has two sides"
+        self._count += len(source_ids)
+        with writing(self.path):
+            for side, ids in (("source", source_ids), ("target", target_ids)):
+                rows = Ragged.of(ids, self.dtype)
+                ends = self._ends[side] + np.cumsum(rows.lengths)
+                self._raw[side].write(rows.flat.tobytes())
+                self._raw[f"{side}_offsets"].write(ends.astype("int64").tobytes())
+                self._ends[side] += len(rows.flat)
+
+    def close(self) -> PairStore:
+        """Join the raw files into the store, put it in place and open it."""
+        with writing(self.path), self._open:
+            if self._count == 0:
+                raise DataError(f"{self.path}: there are no pairs to store", "check the corpus and its filter")
+            for file in self._raw.values():
+                file.flush()
+            joined = self._folder / "joined"
+            with open(joined, "wb") as file:
+                file.write(self._header())
+                for name in TENSORS:
+                    with open(self._folder / name, "rb") as raw:
+                        shutil.copyfileobj(raw, file, 2**20)
+                    os.remove(self._folder / name)
+            os.replace(joined, self.path)
+        return PairStore(self.path)
+
+    def _header(self) -> bytes:
+        """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
+        entries: dict[str, object] = {"__metadata__": {**self.metadata, MARK[0]: MARK[1]}}
+        start = 0
+        for name in TENSORS:
+            dtype = np.dtype("int64" if name.endswith("_offsets") else self.dtype)
+            n = self._count + 1 if name.endswith("_offsets") else self._ends[name]
+            code = {"int64": "I64", "int32": "I32", "uint16": "U16"}[dtype.name]
+            entries[name] = {"dtype": code, "shape": [n], "data_offsets": [start, start + n * dtype.itemsize]}
+            start += n * dtype.itemsize
+        text = json.dumps(entries).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with writing(self.path):
+                self._open.close()
+        elif self._folder.exists():
+            self.close()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the disk may answer into a sentence about `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineError(f"{path}: the disk is full", "free some space, or choose another folder") from None
+        raise MachineError(f"{path}: cannot be written ({error.strerror})", "choose another folder") from None

@@ -1,0 +1,48 @@
+"""How good a translator is: BLEU and chrF of its translations, and how surprised it is by the references."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from clearformer.config import Config
+from clearformer.evaluation.metrics.bleu import corpus_bleu
+from clearformer.evaluation.metrics.chrf import corpus_chrf
+from clearformer.generation.translate import Translator
+
+
+class EvaluateConfig(Config):
+    """[evaluate]: how translations are scored."""
+
+    tokenize: str = Field("13a", description='sacrebleu\'s tokenizer; "none" for text that is tokenised already')
+    lowercase: bool = False
+    max_validation: int = Field(1000, ge=1, description="sentences translated at each validation")
+    validation_beam: int = Field(1, ge=1, description="branches at each validation; the final test uses [decode]")
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    config: EvaluateConfig | None = None,
+    progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Translate and score. `references`: one list per set of references, each as long as `sources`."""
+    translations = []
+    for candidates in translator.stream(sources, **settings):
+        translations.append(candidates[0].text)
+        if progress is not None:
+            progress(1)
+    return {**score(translations, references, config or EvaluateConfig()), "translations": translations}
+
+
+def score(translations: Sequence[str], references: Sequence[Sequence[str]], config: EvaluateConfig) -> dict[str, Any]:
+    bleu = corpus_bleu(translations, references, config.tokenize, config.lowercase)
+    chrf = corpus_chrf(translations, references)
+    return {
+        "bleu": bleu.value,
+        "chrf": chrf.value,
+        "signatures": {"bleu": bleu.signature, "chrf": chrf.signature},
+        "sentences": len(translations),
+    }

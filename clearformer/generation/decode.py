@@ -1,0 +1,108 @@
+"""The step protocol: how any model that writes one token at a time is driven.
+
+    state = model.start(source, source_mask)            read the source, once
+    logits, state = model.step(tokens, state)           tokens (B, W): one on each of W branches of B sentences
+    state.reorder(parents)                              branch w goes on from branch parents[b, w]
+    state.keep(rows)                                    the other sentences leave the batch
+
+Greedy search, sampling and beam search see nothing else of a model. A Transformer's state is its caches, a recurrent
+network's its hidden vectors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clearformer.config import Config
+
+
+class State(Protocol):
+    def reorder(self, parents: Tensor) -> None: ...
+    def keep(self, rows: Tensor) -> None: ...
+
+
+class StepModel(Protocol):
+    def start(self, source: Tensor, source_mask: Tensor | None) -> Any: ...
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One decoded sequence, without BOS and EOS. `score` is what the search ranked by; `logprob` is log p(tokens)."""
+
+    tokens: list[int]
+    score: float
+    logprob: float
+
+
+class DecodeConfig(Config):
+    """[decode]: how translations are searched for."""
+
+    beam: int = Field(5, ge=1, description="branches kept; 1 is greedy search")
+    length_penalty: float = Field(1.0, description="α: a finished sequence is ranked by log p / len^α")
+    penalty: Literal["power", "gnmt"] = Field("power", description="len^α, or GNMT's ((5 + len)/6)^α")
+    stop: Literal["heuristic", "never"] = Field(
+        "heuristic", description="give up when no branch of the present length, or of any length, could still win"
+    )
+    max_ratio: float = Field(2.0, gt=0, description="longest output: this many times the source, plus max_extra tokens")
+    max_extra: int = Field(16, ge=1, description="tokens")
+    min_length: int = Field(0, ge=0, description="tokens before EOS is allowed")
+    temperature: float = Field(0.0, ge=0, description="0 searches; above 0 samples instead")
+    top_k: int = Field(0, ge=0, description="sample from the k likeliest; 0 is all")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample from the likeliest that hold this much probability")
+
+    def limits(self, source_lengths: Tensor) -> Tensor:
+        """The longest output allowed for each sentence, EOS included: depends on the sentence alone, not its batch."""
+        return (source_lengths * self.max_ratio).long() + self.max_extra
+
+
+def sample(
+    model: StepModel,
+    state: Any,
+    first: Tensor,
+    eos: int,
+    limits: Tensor,
+    choose: Callable[[Tensor], Tensor],
+    width: int = 1,
+) -> list[list[Hypothesis]]:
+    """Write until EOS on `width` independent branches a sentence, each token chosen by `choose(logits) -> tokens`.
+
+    first (B,): the token every branch begins with; limits (B,): tokens allowed, EOS included. Finished sentences
+    leave the batch, so that the last long one does not pay for the others.
+    """
+    n, device = first.size(0), first.device
+    results: list[list[Hypothesis]] = [[] for _ in range(n)]
+    rows = torch.arange(n, device=device)  # which sentence each batch row is
+    tokens = first[:, None].expand(n, width)
+    written = torch.empty(n, width, 0, dtype=torch.long, device=device)
+    logprob = torch.zeros(n, width, device=device)
+    ended = torch.zeros(n, width, dtype=torch.bool, device=device)
+    while rows.numel():
+        logits, state = model.step(tokens, state)  # (B, W, V)
+        tokens = choose(logits).masked_fill(ended, eos)  # (B, W)
+        gained = logits.float().log_softmax(-1).gather(2, tokens[:, :, None])[:, :, 0]
+        logprob = logprob + gained.masked_fill(ended, 0.0)
+        written = torch.cat([written, tokens[:, :, None]], dim=2)  # (B, W, T)
+        ended = ended | (tokens == eos)
+        done = ended.all(1) | (written.size(2) >= limits)
+        if done.any():
+            for row in done.nonzero()[:, 0].tolist():
+                results[rows[row]] = [
+                    Hypothesis(until(branch, eos), value, value)
+                    for branch, value in zip(written[row].tolist(), logprob[row].tolist())
+                ]
+            stay = (~done).nonzero()[:, 0]
+            rows, tokens, written, logprob, ended, limits = (
+                x[stay] for x in (rows, tokens, written, logprob, ended, limits)
+            )
+            state.keep(stay)
+    return results
+
+
+def until(tokens: list[int], eos: int) -> list[int]:
+    """The tokens before the first EOS."""
+    return tokens[: tokens.index(eos)] if eos in tokens else tokens

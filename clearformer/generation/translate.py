@@ -1,0 +1,184 @@
+"""Text in, text out: a translation model with its tokenizers.
+
+Sentences are sorted by length, decoded in batches of a token budget, and returned in the order they came.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.data.batch import Batch
+from clearformer.data.collate import pad_batch, pad_source
+from clearformer.data.store import Ragged
+from clearformer.errors import DataError
+from clearformer.generation.beam import beam_search
+from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
+from clearformer.generation.sampling import sampler
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.backends import RecordingCore
+from clearformer.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One candidate: its text, what the search ranked it by, and log p(text | source)."""
+
+    text: str
+    score: float
+    logprob: float
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where the decoder looked while it wrote: pattern (L, H, T, S), rows are target pieces with EOS."""
+
+    source: list[str]
+    target: list[str]
+    pattern: Tensor
+
+    def links(self) -> list[tuple[int, int]]:
+        """(source piece, target piece) pairs: for each target piece the source piece most looked at, EOS left out."""
+        looks = self.pattern.mean((0, 1))[:-1, :-1]  # (T − 1, S − 1)
+        return [] if looks.numel() == 0 else [(int(s), t) for t, s in enumerate(looks.argmax(1))]
+
+
+class Translator:
+    """`load` makes one from a run folder."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        decode: DecodeConfig | None = None,
+        name: str = "model",
+    ) -> None:
+        self.model: Any = model.eval()
+        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        self.decode, self.name = decode or DecodeConfig(), name
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
+        """The best translation of each text. Settings are those of [decode], such as beam=1."""
+        return [candidates[0].text for candidates in self.candidates(texts, **settings)]
+
+    @torch.inference_mode()
+    def candidates(
+        self, texts: Sequence[str], n: int = 1, tokens: int = 4096, seed: int | None = None, **settings: Any
+    ) -> list[list[Translation]]:
+        """The n best translations (or n samples, with a temperature) of each text, best first.
+
+        `tokens` bounds a batch: source positions times branches. A blank text is translated by a blank.
+        """
+        decode = self.decode.changed(**settings) if settings else self.decode
+        if decode.temperature == 0 and n > decode.beam:
+            decode = decode.changed(beam=n)
+        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        results: list[list[Translation]] = [[Translation("", 0.0, 0.0, [])] for _ in texts]
+        ids = self.encode_sources(texts)
+        for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
+            for row, found in zip(rows, self.search([ids[row] for row in rows], decode, n, generator)):
+                plain = self.target_tokenizer.decode([h.tokens for h in found[:n]])
+                results[row] = [Translation(t, h.score, h.logprob, h.tokens) for t, h in zip(plain, found)]
+        return results
+
+    def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
+        """Candidates for each of a stream of texts, in order, `chunk` texts at a time."""
+        waiting: list[str] = []
+        for text in texts:
+            waiting.append(text)
+            if len(waiting) == chunk:
+                yield from self.candidates(waiting, **settings)
+                waiting = []
+        if waiting:
+            yield from self.candidates(waiting, **settings)
+
+    def search(
+        self, sources: list[list[int]], decode: DecodeConfig, n: int, generator: torch.Generator | None
+    ) -> list[list[Hypothesis]]:
+        pad, eos = self.source_tokenizer.pad_id, self.source_tokenizer.eos_id
+        source, mask = (x.to(self.device) for x in pad_source(Ragged.of(sources), pad, eos))
+        limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
+        first = torch.full((len(sources),), self.target_tokenizer.bos_id, device=self.device)
+        state = self.model.start(source, None if mask.all() else mask)
+        eos = self.target_tokenizer.eos_id
+        if decode.temperature > 0:
+            choose = sampler(decode.temperature, decode.top_k, decode.top_p, generator)
+            return sample(self.model, state, first, eos, limits, choose, width=n)
+        return beam_search(self.model, state, first, eos, limits, decode)
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """log p(target | source) of each given pair, natural log, by forced decoding."""
+        from clearformer.objectives.translation import target_logprobs
+
+        pairs = list(zip(self.encode_sources(sources), self.target_tokenizer.encode(list(targets))))
+        results = [0.0] * len(pairs)
+        for rows in by_length([source + target for source, target in pairs], 4096, 1, skip_empty=False):
+            batch = self.batch([pairs[row] for row in rows])
+            for row, value in zip(rows, target_logprobs(self.model, batch).tolist()):
+                results[row] = value
+        return results
+
+    @torch.inference_mode()
+    def align(self, source: str, target: str) -> Alignment:
+        """The cross-attention of every layer and head while `target` is decoded from `source`."""
+        pair = (self.encode_sources([source])[0], self.target_tokenizer.encode([target])[0])
+        layers: list[MultiHeadAttention] = [block.cross for block in self.model.decoder.blocks]
+        core = layers[0].core
+        recorder = RecordingCore(core)
+        every = [module for module in self.model.decoder.modules() if isinstance(module, MultiHeadAttention)]
+        try:
+            for layer in every:
+                layer.core = recorder
+            self.model(self.batch([pair]))
+        finally:
+            for layer in every:
+                layer.core = core
+        pattern = torch.stack(
+            [looks[0] for looks in recorder.record[1::2]]
+        )  # each block attends to itself, then across
+        return Alignment(
+            [*self.source_tokenizer.pieces(pair[0]), "<eos>"],
+            [*self.target_tokenizer.pieces(pair[1]), "<eos>"],
+            pattern,
+        )
+
+    def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
+        """The pieces whose source embeddings point most nearly the same way as the word's, by cosine."""
+        ids = self.source_tokenizer.encode([word])[0]
+        if not ids or set(ids) == {self.source_tokenizer.unk_id}:
+            raise DataError(f"`{word}` is not in the vocabulary", "try another word, or one in the source language")
+        table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
+        query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
+        likeness = table @ query
+        likeness[[*ids, *range(4)]] = -2.0
+        best = likeness.topk(min(n, len(likeness) - len(ids) - 4))
+        return list(zip(self.source_tokenizer.pieces(best.indices.tolist()), best.values.tolist()))
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, cut to what the model's positions can hold."""
+        room = self.model.config.max_length - 1
+        return [ids[:room] for ids in self.source_tokenizer.encode(list(texts))]
+
+    def batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
+        sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
+        tok = self.target_tokenizer
+        return pad_batch(sources, targets, tok.pad_id, tok.bos_id, tok.eos_id).to(self.device)
+
+
+def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
+    """Row numbers in batches of alike lengths, longest first, so that memory is at its highest at the start."""
+    rows = sorted((row for row in range(len(ids)) if ids[row] or not skip_empty), key=lambda row: -len(ids[row]))
+    start = 0
+    while start < len(rows):
+        size = max(1, tokens // (width * (len(ids[rows[start]]) + 1)))
+        yield rows[start : start + size]
+        start += size

@@ -1,0 +1,175 @@
+"""A training from first to last: prepare the data, build the model, train, test, report."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearformer.checkpoint import RunFolder, load_tensors, load_weights, versions, write_json, write_text
+from clearformer.data.collate import TokenBatches
+from clearformer.errors import CheckpointError
+from clearformer.evaluation.evaluate import evaluate
+from clearformer.generation.translate import Translator
+from clearformer.load import build_model, load
+from clearformer.objectives.translation import Translation, TranslationConfig
+from clearformer.plots.curves import plot_curves
+from clearformer.prepare import Corpus, CorpusSteps, prepare
+from clearformer.recipe import Recipe
+from clearformer.registry import resolve
+from clearformer.training.distributed import World, join_world, leave_world, shard
+from clearformer.training.journal import console, read_metrics
+from clearformer.training.loop import Interrupted, Progress, Trainer
+from clearformer.training.precision import autocast, make_deterministic, pick_device
+
+
+def train(
+    recipe: Recipe, out: Path, resume: bool = False, device: str = "auto", start: Path | None = None
+) -> dict[str, Any]:
+    """Run a recipe into a folder; returns the report. `start` is a run whose weights and tokenizer to go on from."""
+    run, where = RunFolder(out), pick_device(device)
+    world = join_world(where)
+    try:
+        if resume:
+            run.require()
+        elif run.last.exists():
+            raise CheckpointError(
+                f"{out} holds a training already", "add --resume to go on with it, or choose another --out"
+            )
+        if recipe.train.deterministic:
+            make_deterministic()
+        trainer, corpus, recipe = set_up(recipe, run, where, world, start)
+        if resume and run.last.exists():
+            trainer.resume()
+            console.print(f"resumed at step {trainer.progress.step:,}")
+        try:
+            progress = trainer.train(
+                CorpusSteps(corpus, recipe.train.tokens, recipe.train.seed, recipe.train.accumulation, world)
+            )
+        except Interrupted:
+            console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with: --resume --out {out}")
+            raise
+        return finish(recipe, run, progress, where) if world.is_first else {}
+    finally:
+        leave_world()
+
+
+def set_up(
+    recipe: Recipe, run: RunFolder, device: torch.device, world: World, start: Path | None
+) -> tuple[Trainer, Corpus, Recipe]:
+    """Everything a training needs, built in the order that makes it repeatable."""
+    base = load(start, device="cpu") if start is not None else None
+    if world.is_first:
+        prepare(recipe, run, (base.source_tokenizer, base.target_tokenizer) if base is not None else None)
+    world.barrier()
+    corpus = prepare(recipe, run)
+    vocab = {"source_vocab": corpus.source_tokenizer.vocab_size, "target_vocab": corpus.target_tokenizer.vocab_size}
+    recipe = recipe.with_model(**vocab) if base is None else replace(recipe, model=base.model.config)
+    if world.is_first:
+        write_text(run.recipe, recipe.dump())
+    torch.manual_seed(recipe.train.seed)
+    model = build_model(recipe.model).to(device)
+    if base is not None:
+        load_weights(model, load_tensors(RunFolder(start).model)[0], str(start))  # type: ignore[arg-type]
+    if recipe.train.precision == "float64":
+        model = model.double()
+    if world.is_first:
+        announce(recipe, corpus, model, device, world)
+    if recipe.train.parallel == "shard" and world.size > 1:
+        shard(model, device)
+    if recipe.train.compile == "on" or (recipe.train.compile == "auto" and device.type == "cuda"):
+        compile_blocks(model)
+    objective = resolve("objective", recipe.objective.kind)(recipe.objective)
+    trainer = Trainer(
+        model,
+        objective,
+        recipe.optim.build(model),
+        recipe.schedule,
+        recipe.train,
+        run,
+        device,
+        world,
+        validation(recipe, corpus, device),
+        recipe.optim.lr,
+    )
+    return trainer, corpus, recipe
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Compile each block by itself: one graph serves all blocks of a kind, and the loop around them stays Python."""
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList):
+            for block in module:
+                block.compile(dynamic=True)
+
+
+def announce(recipe: Recipe, corpus: Corpus, model: nn.Module, device: torch.device, world: World) -> None:
+    """Say aloud what is about to happen."""
+    n_parameters = sum(p.numel() for p in model.parameters())
+    batches = TokenBatches(corpus.train.lengths, recipe.train.tokens, recipe.train.seed)
+    per_epoch = len(batches.steps(0, recipe.train.accumulation * world.size))
+    console.print(
+        f"{len(corpus.train):,} training pairs, vocabulary {corpus.target_tokenizer.vocab_size:,}; "
+        f"{recipe.model.preset or recipe.model.kind} with {n_parameters:,} parameters on {device}"
+        f"{f' and {world.size - 1} more' if world.size > 1 else ''}; "
+        f"{recipe.train.steps:,} steps, {per_epoch:,} an epoch, {batches.padding():.1%} padding"
+    )
+
+
+def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable[[nn.Module, int], dict[str, float]]:
+    """Loss without smoothing over the whole validation set, and BLEU and a sample translation on its first part."""
+    plain = Translation(TranslationConfig(label_smoothing=0.0))
+    batches = TokenBatches(corpus.valid.lengths, recipe.train.tokens, 0).epoch(0)
+    text = corpus.valid_text[: recipe.evaluate.max_validation]
+    references = [[plain_reference(pair.target, recipe) for pair in text]]
+
+    @torch.no_grad()
+    def validate(model: nn.Module, step: int) -> dict[str, float]:
+        total, count = 0.0, 0
+        with autocast(device, recipe.train.precision):
+            for rows in batches:
+                loss, n = plain(model, corpus.batch(corpus.valid, rows).to(device))
+                total, count = total + float(loss), count + n
+            translator = Translator(model, corpus.source_tokenizer, corpus.target_tokenizer, recipe.decode)
+            beam = recipe.evaluate.validation_beam
+            scores = evaluate(translator, [p.source for p in text], references, recipe.evaluate, beam=beam)
+        pick = step // max(1, recipe.train.validate_every) % len(text)
+        console.print(f"  {text[pick].source}\n  → {scores['translations'][pick]}", markup=False, style="dim")
+        return {"loss": total / count, "bleu": scores["bleu"], "chrf": scores["chrf"]}
+
+    return validate
+
+
+def plain_reference(text: str, recipe: Recipe) -> str:
+    """A reference as decoding would write it: pieces glued where the corpus was cut into pieces beforehand."""
+    return text if recipe.text.joiner is None else text.replace(f"{recipe.text.joiner} ", "")
+
+
+def finish(recipe: Recipe, run: RunFolder, progress: Progress, device: torch.device) -> dict[str, Any]:
+    """Test the best weights, draw the pictures, write the report."""
+    translator = load(run.path, device=str(device))
+    report: dict[str, Any] = {
+        "valid": progress.scores,
+        "best_step": progress.best_step,
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds, 1),
+        "tokens_per_second": round(progress.tokens / progress.seconds),
+        "seed": recipe.train.seed,
+        "parameters": sum(p.numel() for p in translator.model.parameters()),
+        "versions": versions(),
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    test = recipe.data.source("test")
+    if test is not None:
+        pairs = list(test.read())
+        references = [[plain_reference(pair.target, recipe) for pair in pairs]]
+        scores = evaluate(translator, [pair.source for pair in pairs], references, recipe.evaluate)
+        report["test"] = {name: value for name, value in scores.items() if name != "translations"}
+        console.print(f"test: BLEU {scores['bleu']:.2f}, chrF {scores['chrf']:.2f} on {len(pairs):,} sentences")
+    write_json(run.report, report)
+    plot_curves(read_metrics(run.metrics), run.path / "curves.png")
+    return report

@@ -1,0 +1,170 @@
+"""Scaled dot-product attention, and the multi-head layer around it.
+
+    Attention(Q, K, V) = softmax(Q K' / √d_k) V                               Vaswani et al. 2017, eq. 1
+    MultiHead(X, M)    = Concat(head_1 … head_h) W_out,   head_i = Attention(X Wq_i, M Wk_i, M Wv_i)
+
+`attend` is the equation in plain torch. The layer computes with a core that has the same signature and is chosen
+when the model is built: the equation itself, a fused kernel, or one that also records (backends.py).
+"""
+
+from math import sqrt
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.layers.cache import KeyValues, KVCache
+from clearformer.layers.masks import Mask
+from clearformer.layers.positions import Rotation, rotate
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Mix the values by how well their keys answer each query.
+
+        z = softmax(q k' · scale + bias) v,  scale = 1/√K unless given           Vaswani et al. 2017, eq. 1
+
+    q (B, H, T, K); k (B, G, S, K); v (B, G, S, N) -> (B, H, T, N). Divided by √K because a sum of K products of
+    independent unit-variance numbers has variance K, and a softmax over large scores has no gradient left.
+    """
+    scale = 1 / sqrt(q.size(-1)) if scale is None else scale
+    looks = F.dropout(pattern(q, k, mask, bias, scale), dropout)
+    return looks.to(v.dtype) @ share(v, q.size(1))
+
+
+def pattern(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, scale: float) -> Tensor:
+    """How much each query looks at each key: softmax(q k' · scale + bias), rows sum to one.
+
+    q (B, H, T, K); k (B, G, S, K) with G dividing H; mask bool, broadcastable to (B, 1, T, S), True may look;
+    bias broadcastable to (B, H, T, S). Returns (B, H, T, S). A query that may look nowhere gets a row of zeros
+    rather than NaN, since padded rows are ordinary.
+    """
+    k = share(k, q.size(1))
+    # Scores in float32 at least: in float16 a sum of K = 128 products can pass 65504 and become infinite.
+    scores = (q @ k.mT).to(torch.promote_types(q.dtype, torch.float32)) * scale  # (B, H, T, S)
+    if bias is not None:
+        scores = scores + bias
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    # The lowest finite number, not −∞: a row with nothing to look at would turn its gradient into NaN.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
+
+
+def share(x: Tensor, n_heads: int) -> Tensor:
+    """Give every query head its key head: (B, G, S, K) -> (B, H, S, K), each head repeated H/G times."""
+    return x if x.size(1) == n_heads else x.repeat_interleave(n_heads // x.size(1), dim=1)
+
+
+def contextualise(embeddings: Tensor) -> Tensor:
+    """Attention before it has parameters: every word becomes a mixture of the words it resembles.
+
+        softmax(E E') E                        E (…, T, D) -> (…, T, D)
+
+    Where the notes begin. No learnt matrices, so the same vector must ask, answer and be the content.
+    """
+    return torch.softmax(embeddings @ embeddings.mT, dim=-1) @ embeddings
+
+
+class Core(Protocol):
+    def lower(self, mask: Mask | None, T: int, S: int) -> Any:
+        """What this core wants to be told instead of `mask`; done once a forward pass, not once a layer."""
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
+    ) -> Tensor: ...
+
+
+class PlainCore:
+    """The equation itself: slow, clear, exportable, and the reference of every other core."""
+
+    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | None:
+        return None if mask is None else mask.dense(T, S)
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
+    ) -> Tensor:
+        return attend(q, k, v, mask, bias, scale, dropout)
+
+
+class MultiHeadAttention(nn.Module):
+    """H query heads look, each in its own K-dimensional subspace, over G heads of keys and values.
+
+    x (B, T, D) attends to itself, or to `memory` (B, S, D) when there is one: that is the only difference between
+    self- and cross-attention. G = H is the paper's layer, G < H shares each key head among H/G query heads, and the
+    values' width N may differ from the keys' width K.
+
+    The three input projections are rows of one matrix, so that self-attention needs a single product:
+    qkv.weight = [Wq (H·K rows); Wk (G·K rows); Wv (G·N rows)].
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        d_value: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        core: Core | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads or n_heads
+        self.d_head = d_head or d_model // n_heads
+        self.d_value = d_value or self.d_head
+        self.scale = 1 / sqrt(self.d_head) if scale is None else scale
+        self.dropout = dropout
+        self.core = core or PlainCore()
+        self.rows = (n_heads * self.d_head, self.n_kv_heads * self.d_head, self.n_kv_heads * self.d_value)
+        self.qkv = nn.Linear(d_model, sum(self.rows), bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | KeyValues | None = None,
+        mask: Any = None,
+        bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """x (B, T, D) -> (B, T, D). `mask` is what `core.lower` made of a Mask; `memory` may come `remember`ed."""
+        if memory is None:
+            q, k, v = self.split(self.qkv(x))
+            if rotation is not None:
+                q, k = rotate(q, rotation), rotate(k, rotation)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        else:
+            q = self.heads(F.linear(x, *self.rows_of(0, self.rows[0])), self.n_heads)
+            k, v = memory if isinstance(memory, tuple) else self.remember(memory)
+        z = self.core(q, k, v, mask, bias, self.scale, self.dropout if self.training else 0.0)  # (B, H, T, N)
+        return self.out(z.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def remember(self, memory: Tensor) -> KeyValues:
+        """The keys and values of `memory` (B, S, D), computed once and attended to at every decoding step."""
+        kv = F.linear(memory, *self.rows_of(self.rows[0], sum(self.rows)))
+        k, v = kv.split(self.rows[1:], dim=-1)
+        return self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)
+
+    def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = qkv.split(self.rows, dim=-1)
+        return self.heads(q, self.n_heads), self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)
+
+    def rows_of(self, start: int, stop: int) -> tuple[Tensor, Tensor | None]:
+        bias = self.qkv.bias
+        return self.qkv.weight[start:stop], None if bias is None else bias[start:stop]
+
+    @staticmethod
+    def heads(x: Tensor, n: int) -> Tensor:
+        return x.unflatten(-1, (n, -1)).transpose(1, 2)  # (B, T, n·K) -> (B, n, T, K)

@@ -1,0 +1,57 @@
+"""Engines behind the attention seam, each with `attend`'s signature and held against it by the tests.
+
+FusedCore        torch's scaled_dot_product_attention          speed
+RecordingCore    another core, and the pattern beside it       sight
+"""
+
+from math import sqrt
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearformer.layers.attention import Core, pattern
+from clearformer.layers.masks import Mask
+
+
+class FusedCore:
+    """torch's scaled_dot_product_attention, which never writes the T×S pattern to memory.
+
+    A purely causal square mask becomes the flag that lets the flash kernels skip half of the work.
+    """
+
+    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | bool | None:
+        if mask is None:
+            return None
+        return True if mask.is_only_causal and T == S else mask.dense(T, S)
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
+    ) -> Tensor:
+        is_causal = mask is True
+        if bias is not None:
+            bias = bias.to(q.dtype)
+            if is_causal:
+                mask, is_causal = torch.ones(bias.shape[-2:], dtype=torch.bool, device=q.device).tril(), False
+            mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+        return F.scaled_dot_product_attention(
+            q, k, v, None if is_causal else mask, dropout, is_causal, scale=scale, enable_gqa=q.size(1) != k.size(1)
+        )
+
+
+class RecordingCore:
+    """Another core's result, and beside it the pattern, kept on `record`: attention on demand, fused kernel kept."""
+
+    def __init__(self, core: Core) -> None:
+        self.core, self.record = core, list[Tensor]()
+
+    def lower(self, mask: Mask | None, T: int, S: int) -> Any:
+        return None if mask is None else (self.core.lower(mask, T, S), mask.dense(T, S))
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
+    ) -> Tensor:
+        lowered, dense = (None, None) if mask is None else mask
+        self.record.append(pattern(q, k, dense, bias, 1 / sqrt(q.size(-1)) if scale is None else scale).detach())
+        return self.core(q, k, v, lowered, bias, scale, dropout)

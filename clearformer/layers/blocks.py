@@ -1,0 +1,110 @@
+"""One layer of a Transformer: attention, perhaps cross-attention, feed-forward, each inside a residual connection.
+
+pre-norm    x + f(norm(x))          the residual stream stays untouched: stable, wants a norm at the end
+post-norm   norm(x + f(x))          the paper's form ("Add & Norm"): wants warm-up
+
+encoder block   x -> attn -> mlp            decoder block   x -> attn -> cross -> mlp
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.cache import KeyValues, KVCache
+from clearformer.layers.masks import Mask
+from clearformer.layers.positions import Positions, Rotation
+
+
+class PreNorm(nn.Module):
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout = norm, nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class PostNorm(PreNorm):
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}
+
+
+class Block(nn.Module):
+    """x (B, T, D) -> (B, T, D). With a `cross` layer it is a decoder block and reads `memory` as well."""
+
+    def __init__(
+        self,
+        attn: MultiHeadAttention,
+        mlp: nn.Module,
+        residual: Callable[[], PreNorm],
+        cross: MultiHeadAttention | None = None,
+    ) -> None:
+        super().__init__()
+        self.attn, self.add_attn = attn, residual()
+        if cross is not None:
+            self.cross, self.add_cross = cross, residual()
+        self.mlp, self.add_mlp = mlp, residual()
+        self.has_cross = cross is not None
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Any = None,
+        bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+        memory: Tensor | KeyValues | None = None,
+        memory_mask: Any = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        x = self.add_attn(x, lambda h: self.attn(h, None, mask, bias, rotation, cache))
+        if self.has_cross:
+            x = self.add_cross(x, lambda h: self.cross(h, memory, memory_mask))
+        return self.add_mlp(x, self.mlp)
+
+
+class Stack(nn.Module):
+    """Blocks one after another, told where their tokens stand; with pre-norm blocks, a norm at the end."""
+
+    def __init__(self, blocks: Iterable[Block], positions: Positions, dropout: float, norm: nn.Module | None) -> None:
+        super().__init__()
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+
+    def forward(
+        self,
+        x: Tensor,
+        where: Tensor,
+        mask: Mask | None = None,
+        memory: Tensor | Sequence[KeyValues] | None = None,
+        memory_mask: Mask | None = None,
+        caches: Sequence[KVCache] | None = None,
+        slots: Tensor | None = None,
+    ) -> Tensor:
+        """x (B, T, D), the embeddings, -> (B, T, D).
+
+        where (T,) or (B, T): the tokens' positions. With `caches`, x is what is new and `slots` (S,) gives the
+        positions of all keys, cached and new. `memory` (B, S, D) is what cross-attention reads, the same for every
+        block, or each block's own keys and values.
+        """
+        keys = where if slots is None else slots
+        S = x.size(1) if caches is None else caches[0].length + x.size(1)
+        core = self.blocks[0].attn.core  # type: ignore[union-attr]
+        lowered = core.lower(mask, x.size(1), S)  # type: ignore[operator, union-attr]
+        if memory is not None:
+            n_memory = memory.size(1) if isinstance(memory, Tensor) else memory[0][0].size(2)
+            memory_lowered = core.lower(memory_mask, x.size(1), n_memory)  # type: ignore[operator, union-attr]
+        else:
+            memory_lowered = None
+        x = self.dropout(self.positions.add(x, where))
+        bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
+        for i, block in enumerate(self.blocks):
+            own = memory[i] if isinstance(memory, Sequence) else memory
+            x = block(x, lowered, bias, rotation, own, memory_lowered, None if caches is None else caches[i])
+        return x if self.norm is None else self.norm(x)

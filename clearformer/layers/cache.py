@@ -1,0 +1,86 @@
+"""What a decoder remembers between steps.
+
+A step attends to all that came before it; recomputing that would make decoding cubic in the length. The state is an
+argument of the model, never a part of it, so that one model can serve many decodings.
+
+A beam search is a tree: its W live branches share most of their past. Instead of copying each branch's keys and
+values whenever the search rearranges its branches, all W tokens of a step are written once, and every branch carries
+the set of slots on its own path. Rearranging is then a gather of a few booleans, and the W branches of a sentence are
+ordinary queries in one attention, sharing one set of encoder keys.
+"""
+
+import torch
+from torch import Tensor
+
+from clearformer.layers.masks import Ancestors, Mask
+
+KeyValues = tuple[Tensor, Tensor]  # (B, G, S, K), (B, G, S, N)
+
+
+class KVCache:
+    """One layer's keys and values, in buffers that double when they are full.
+
+    `append` writes the newest and returns all so far, as views.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.length, self.capacity = 0, capacity
+        self.k = self.v = torch.empty(0)
+
+    def append(self, k: Tensor, v: Tensor) -> KeyValues:
+        """k (B, G, T, K), v (B, G, T, N) -> views (B, G, length, K), (B, G, length, N)."""
+        start, end = self.length, self.length + k.size(2)
+        if start == 0 or end > self.capacity:
+            while end > self.capacity:
+                self.capacity *= 2
+            self.k, self.v = self.resized(self.k, k), self.resized(self.v, v)
+        self.k[:, :, start:end] = k
+        self.v[:, :, start:end] = v
+        self.length = end
+        return self.k[:, :, :end], self.v[:, :, :end]
+
+    def resized(self, old: Tensor, like: Tensor) -> Tensor:
+        new = like.new_empty(*like.shape[:2], self.capacity, like.size(3))
+        if self.length:
+            new[:, :, : self.length] = old[:, :, : self.length]
+        return new
+
+    def keep(self, rows: Tensor) -> None:
+        self.k, self.v = self.k[rows], self.v[rows]
+
+
+class DecodeState:
+    """The decoding of B sentences with W branches each: caches, encoder memory, and the shape of the tree."""
+
+    def __init__(self, n_layers: int, memory: list[KeyValues], memory_keys: Tensor | None) -> None:
+        self.caches = [KVCache() for _ in range(n_layers)]
+        self.memory, self.memory_keys = memory, memory_keys
+        self.position = 0  # of the next token: its distance from the root
+        self.paths: Tensor | None = None  # (B, W, slots) bool; None while each sentence has a single path
+        self.slot_positions: list[int] = []
+
+    def grow(self, n_rows: int, width: int, device: torch.device) -> Mask | None:
+        """Make room for one token on each of W branches; the mask under which those tokens attend."""
+        self.slot_positions += [self.position] * width
+        self.position += 1
+        if width == 1 and self.paths is None:
+            return None
+        own = torch.eye(width, dtype=torch.bool, device=device).expand(n_rows, -1, -1)
+        past = self.paths
+        if past is None:  # the first step that branches: every slot so far is an ancestor of all
+            past = own.new_ones(n_rows, width, len(self.slot_positions) - width)
+        self.paths = torch.cat([past, own], dim=2)
+        return Ancestors(self.paths)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
+        if self.paths is not None:
+            self.paths = self.paths.gather(1, parents[:, :, None].expand(-1, -1, self.paths.size(2)))
+
+    def keep(self, rows: Tensor) -> None:
+        """Let only these sentences stay: the finished ones leave the batch. rows (B',) indices."""
+        for cache in self.caches:
+            cache.keep(rows)
+        self.memory = [(k[rows], v[rows]) for k, v in self.memory]
+        self.memory_keys = None if self.memory_keys is None else self.memory_keys[rows]
+        self.paths = None if self.paths is None else self.paths[rows]

@@ -1,0 +1,36 @@
+"""Tokens to vectors, and vectors back to scores over tokens.
+
+    x_t = E[token_t] · √D                    Vaswani et al. 2017, section 3.4
+    logits = h E' (+ b)                      the same E when the weights are tied (Press & Wolf 2017)
+
+Scaled by √D so that an embedding drawn with variance 1/D is as loud as the position that is added to it.
+"""
+
+from math import sqrt
+
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Embedding):
+    """tokens (B, T) integers -> (B, T, D). `scale` is √D, or 1 for models that learn the loudness."""
+
+    def __init__(self, vocab_size: int, d_model: int, scale: bool = True) -> None:
+        super().__init__(vocab_size, d_model)
+        self.scale = sqrt(d_model) if scale else 1.0
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return super().forward(tokens) * self.scale
+
+
+class Unembedding(nn.Linear):
+    """hidden (B, T, D) -> logits (B, T, V). Tie it by giving it the embedding's own weight."""
+
+    def __init__(self, d_model: int, vocab_size: int, bias: bool = False, tied: nn.Embedding | None = None) -> None:
+        super().__init__(d_model, vocab_size, bias)
+        if tied is not None:
+            self.weight = tied.weight
+        else:
+            nn.init.normal_(self.weight, std=d_model**-0.5)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)

@@ -1,0 +1,58 @@
+"""The position-wise network: each position thinks by itself about what attention brought it.
+
+FFN(x)    = W2 · act(W1 x + b1) + b2                    Vaswani et al. 2017, eq. 2, with ReLU
+SwiGLU(x) = W2 · (silu(Wg x) ⊙ W1 x)                    Shazeer 2020
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """x (B, T, D) -> (B, T, D) by way of F features."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.up = nn.Linear(d_model, d_ff, bias)
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Linear(d_ff, d_model, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.dropout(self.activation(self.up(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """As FeedForward, but one half of the features opens and closes the other. `up` holds both: [gate; value]."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "swiglu", dropout: float = 0.0, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.activation = GATED[activation]
+        self.up = nn.Linear(d_model, 2 * d_ff, bias)
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Linear(d_ff, d_model, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.up(x).chunk(2, dim=-1)  # (B, T, F) each
+        return self.down(self.dropout(self.activation(gate) * value))
+
+
+def feed_forward(d_model: int, d_ff: int, activation: str, dropout: float, bias: bool) -> nn.Module:
+    """The network that the activation's name asks for."""
+    kind = GatedFeedForward if activation in GATED else FeedForward
+    return kind(d_model, d_ff, activation, dropout, bias)

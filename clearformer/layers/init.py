@@ -1,0 +1,18 @@
+"""How weights begin.
+
+Glorot & Bengio 2010:  W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
+"""
+
+from torch import nn
+
+
+def xavier(module: nn.Module) -> None:
+    """For `module.apply`: Glorot for every matrix product, zero for its bias. Embeddings and heads set their own.
+
+    The packed qkv matrix is drawn as one, which makes each of its three parts 1/√2 as loud as drawn alone: the
+    scores begin smaller, which is what a deep post-norm stack needs.
+    """
+    if type(module) is nn.Linear:
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

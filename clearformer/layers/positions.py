@@ -1,0 +1,187 @@
+"""Where a token stands, told to a network that would otherwise see a bag of words.
+
+    sinusoidal   PE(p, 2i) = sin(p / 10000^(2i/D)),  PE(p, 2i+1) = cos(the same)         added to the embedding
+    learned      P[p], one vector a position                                             added to the embedding
+    rotary       the pair (2i, 2i+1) of q and k turned by the angle p / 10000^(2i/K)     so q·k sees only t − s
+    alibi        −m_h · |t − s| on the scores, m_h = 2^(−8h/H)                           a bias, nothing learnt
+    t5           b_h[bucket(t − s)] on the scores, buckets widening with the distance    a bias, learnt
+
+Every encoding is a `Positions`; each uses one of the three hooks and leaves the other two as they are. All take
+explicit position tensors, so that cached steps, packed documents and search trees need no special case.
+
+Shifting is linear: PE(p + k) = T_k · PE(p) with a T_k that does not depend on p (`shift_matrix`).
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.config import Config
+
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, (T, K/2) or (B, 1, T, K/2)
+
+
+class Positions(nn.Module):
+    """The three places where a position can be told. positions: integers (T,) or (B, T)."""
+
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        """To the embeddings x (B, T, D)."""
+        return x
+
+    def rotation(self, positions: Tensor) -> Rotation | None:
+        """To queries and keys: the angles by which `rotate` turns them."""
+        return None
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """To the scores: positions (T,) and (S,), or (B, T) and (B, S) -> broadcastable to (B, H, T, S)."""
+        return None
+
+
+def frequencies(width: int, base: float = 10000.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1: from a turn in 2π tokens to one in 2π·base."""
+    return base ** (-torch.arange(0, width, 2, dtype=dtype) / width)
+
+
+def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tensor:
+    """The table (n_positions, width), computed in float64.
+
+    interleaved: sin, cos, sin, cos … as in the paper; halves: all sines, then all cosines, as Tensor2Tensor and
+    Marian have it. The two differ by a permutation of the features, which a learnt layer cannot tell.
+    """
+    angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies(width)  # (T, ⌈D/2⌉)
+    if layout == "halves":
+        return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1)
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :width]
+
+
+def shift_matrix(k: int, width: int) -> Tensor:
+    """T_k with PE(p + k) = T_k PE(p) for every p, interleaved layout, even width: a rotation of each pair.
+
+    [sin ω(p+k), cos ω(p+k)]' = [[cos ωk, sin ωk], [−sin ωk, cos ωk]] [sin ωp, cos ωp]'
+    """
+    blocks = [
+        torch.tensor([[math.cos(w * k), math.sin(w * k)], [-math.sin(w * k), math.cos(w * k)]], dtype=torch.float64)
+        for w in frequencies(width).tolist()
+    ]
+    return torch.block_diag(*blocks)
+
+
+class Sinusoidal(Positions):
+    def __init__(self, d_model: int, max_length: int, layout: str = "interleaved") -> None:
+        super().__init__()
+        self.table: Tensor
+        # A function of sizes alone, so it is not saved with the weights.
+        self.register_buffer(
+            "table", sinusoids(max_length, d_model, layout).to(torch.get_default_dtype()), persistent=False
+        )
+
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.table[positions].to(x.dtype)
+
+
+class Learned(Positions):
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(max_length, d_model)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.table(positions)
+
+
+class Rotary(Positions):
+    """Su et al. 2021. Features i and i + K/2 form a pair, the layout that Llama's checkpoints use."""
+
+    def __init__(self, d_head: int, base: float = 10000.0) -> None:
+        super().__init__()
+        self.omega: Tensor
+        self.register_buffer("omega", frequencies(d_head, base).to(torch.get_default_dtype()), persistent=False)
+
+    def rotation(self, positions: Tensor) -> Rotation:
+        angles = positions[..., None] * self.omega  # (T, K/2) or (B, T, K/2)
+        if angles.dim() == 3:
+            angles = angles[:, None]  # (B, 1, T, K/2), one for all heads
+        return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn each pair of features of x (B, H, T, K) by its angle; lengths are kept."""
+    cos, sin = rotation[0].to(x.dtype), rotation[1].to(x.dtype)
+    left, right = x.chunk(2, dim=-1)  # (B, H, T, K/2) each
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+
+class Alibi(Positions):
+    """Press et al. 2022: the farther, the fainter, each head with its own slope."""
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.slopes: Tensor
+        self.register_buffer("slopes", alibi_slopes(n_heads).to(torch.get_default_dtype()), persistent=False)
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distance = (queries[..., :, None] - keys[..., None, :]).abs()  # (T, S) or (B, T, S)
+        return -self.slopes[:, None, None] * distance.unsqueeze(-3)  # (H, T, S) or (B, H, T, S)
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """m_h = 2^(−8h/H) for a power of two; otherwise those of the power below, and every second of the one above."""
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = 2.0 ** (-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
+    extra = 2.0 ** (-4 * torch.arange(1, 2 * (n_heads - power), 2, dtype=torch.float64) / power)
+    return torch.cat([slopes, extra])
+
+
+class Relative(Positions):
+    """Raffel et al. 2020 (T5): a learnt number for each head and each bucket of distances.
+
+    Half of the buckets are exact, the rest grow logarithmically up to `max_distance`, beyond which all share one.
+    """
+
+    def __init__(self, n_heads: int, n_buckets: int = 32, max_distance: int = 128, is_causal: bool = False) -> None:
+        super().__init__()
+        self.n_buckets, self.max_distance, self.is_causal = n_buckets, max_distance, is_causal
+        self.weight = nn.Embedding(n_buckets, n_heads)
+        nn.init.normal_(self.weight.weight, std=0.02)
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        ahead = keys[..., None, :] - queries[..., :, None]  # (T, S) or (B, T, S), positive towards the future
+        return self.weight(self.bucket(ahead)).movedim(-1, -3)  # (H, T, S) or (B, H, T, S)
+
+    def bucket(self, ahead: Tensor) -> Tensor:
+        n, start = self.n_buckets, torch.zeros_like(ahead)
+        if self.is_causal:
+            distance = (-ahead).clamp(min=0)
+        else:
+            n //= 2
+            start, distance = (ahead > 0) * n, ahead.abs()
+        exact = n // 2
+        growth = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        far = (exact + (growth * (n - exact)).long()).clamp(max=n - 1)
+        return start + torch.where(distance < exact, distance, far)
+
+
+class PositionConfig(Config):
+    """[model.positions]"""
+
+    kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = "sinusoidal"
+    layout: Literal["interleaved", "halves"] = "interleaved"  # of the sinusoids
+    base: float = 10000.0  # of the rotary angles
+    n_buckets: int = 32  # t5
+    max_distance: int = 128  # t5, tokens
+
+    def build(self, d_model: int, n_heads: int, d_head: int, max_length: int, is_causal: bool) -> Positions:
+        match self.kind:
+            case "sinusoidal":
+                return Sinusoidal(d_model, max_length, self.layout)
+            case "learned":
+                return Learned(d_model, max_length)
+            case "rotary":
+                return Rotary(d_head, self.base)
+            case "alibi":
+                return Alibi(n_heads)
+            case "t5":
+                return Relative(n_heads, self.n_buckets, self.max_distance, is_causal)
+        return Positions()

@@ -1,0 +1,57 @@
+"""A trained model by folder or bundled name, in one call."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from clearformer.checkpoint import RunFolder, load_tensors, load_weights
+from clearformer.errors import CheckpointError, suggest
+from clearformer.generation.translate import Translator
+from clearformer.prepare import load_tokenizers
+from clearformer.recipe import Recipe
+from clearformer.registry import resolve
+from clearformer.training.precision import pick_device
+
+DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
+
+
+def bundled() -> dict[str, Path]:
+    """The models that ship inside the package, by name."""
+    folder = Path(str(files("clearformer") / "bundled" / "models"))
+    return {path.name: path for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+def find(model: str | Path) -> Path:
+    """The run folder that a name means: a folder, or a bundled model."""
+    if str(model) in bundled() and not Path(model).exists():
+        return bundled()[str(model)]
+    if not Path(model).exists():
+        raise CheckpointError(f"there is no model `{model}`", f"a run folder, or: {suggest(str(model), bundled())}")
+    return Path(model)
+
+
+def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
+    """The best weights of a run, ready to translate."""
+    run = RunFolder(find(model))
+    run.require()
+    recipe = Recipe.read(run.recipe)
+    source, target = load_tokenizers(run)
+    for side, tokenizer, size in (
+        ("source", source, recipe.model.source_vocab),
+        ("target", target, recipe.model.target_vocab),
+    ):
+        if tokenizer.vocab_size != size:
+            raise CheckpointError(
+                f"{run.path}: the {side} tokenizer has {tokenizer.vocab_size:,} entries, the model {size:,}",
+                "tokenizer.json is not the one this model was trained with",
+            )
+    network = build_model(recipe.model)
+    load_weights(network, load_tensors(run.model)[0], str(run.model))
+    return Translator(network.to(pick_device(device)), source, target, recipe.decode, run.path.name)
+
+
+def build_model(config: Any) -> nn.Module:
+    model: nn.Module = resolve("model", config.kind)(config)
+    return model

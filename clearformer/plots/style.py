@@ -1,0 +1,58 @@
+"""The look every picture shares: a quiet page, two colours, one way to save."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from clearformer.errors import ConfigError
+
+INK, MUTED, RULE = "#2b2d33", "#7a7e87", "#e4e6ea"
+BLUE, ORANGE = "#2f5d8c", "#d9822b"  # told apart in grey and by colour-blind readers too
+
+STYLE: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,  # a token such as $x$ is no formula
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "figure.constrained_layout.h_pad": 0.08,  # inches
+    "svg.hashsalt": "clearformer",  # with no date in it, the same data gives the same SVG
+}
+
+
+@contextmanager
+def picture(path: Path | str, width: float, height: float) -> Iterator[Figure]:
+    """An empty figure in the house style, `width` by `height` inches, written to `path` when the block ends.
+
+    The suffix chooses PNG or SVG. There is no pyplot here: nothing is left open, and threads do not share a figure.
+    """
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        raise ConfigError(f"cannot draw {path}: its suffix is `{path.suffix}`", "end the name in .png or .svg")
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)

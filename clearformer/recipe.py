@@ -1,0 +1,173 @@
+"""A recipe: one TOML file that says everything about a training, and nothing else does.
+
+    [data]       where the pairs are, how they are filtered and split        data/sources.py
+    [text]       how strings become ids                                      text/tokenizer.py
+    [model]      which architecture, which sizes                             models/<kind>.py
+    [objective]  what is predicted                                           objectives/<kind>.py
+    [optim]      [schedule]  [train]                                         training/
+    [decode]     how it is searched for                                      generation/decode.py
+    [evaluate]   how it is scored                                            evaluation/evaluate.py
+
+Each table maps to one class that lives beside the thing it configures. The resolved recipe is saved with the run, and
+reading it back rebuilds the run.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+from pydantic import Field
+
+from clearformer.config import Config
+from clearformer.data.sources import Filter, PairSource
+from clearformer.errors import ConfigError, suggest
+from clearformer.evaluation.evaluate import EvaluateConfig
+from clearformer.generation.decode import DecodeConfig
+from clearformer.registry import names, resolve
+from clearformer.text import TextConfig
+from clearformer.training.loop import TrainConfig
+from clearformer.training.optim import OptimConfig
+from clearformer.training.schedules import ScheduleConfig
+
+
+class DataConfig(Config):
+    """[data]: corpora are found under `root`, which is the folder the command runs in unless given."""
+
+    root: Path = Path()
+    train: PairSource
+    valid: PairSource | None = None
+    test: PairSource | None = None
+    held_out: float | None = Field(None, gt=0, lt=1, description="share kept for validation when there is no valid set")
+    filter: Filter = Filter()
+
+    def source(self, split: str) -> PairSource | None:
+        """The corpus of a split, its path completed."""
+        found: PairSource | None = getattr(self, split)
+        if found is None:
+            return None
+        path = found.path
+        whole = (self.root / path[0], self.root / path[1]) if isinstance(path, tuple) else self.root / path
+        return found.changed(path=whole)
+
+    def share(self, n_pairs: int) -> float:
+        """How much of n pairs to hold out: 2 %, but at least 500 pairs if that is at most 10 %, and at most 2,000."""
+        return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
+
+
+SECTIONS: dict[str, type[Config]] = {
+    "data": DataConfig,
+    "text": TextConfig,
+    "optim": OptimConfig,
+    "schedule": ScheduleConfig,
+    "train": TrainConfig,
+    "decode": DecodeConfig,
+    "evaluate": EvaluateConfig,
+}
+CHOSEN = {"model": "transformer", "objective": "translation"}  # sections whose class `kind` chooses, and the default
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The tables above, validated."""
+
+    data: DataConfig
+    text: TextConfig
+    model: Any
+    objective: Any
+    optim: OptimConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    decode: DecodeConfig
+    evaluate: EvaluateConfig
+
+    @classmethod
+    def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
+        """From a TOML file; `overrides` are "table.key=value" as --set takes them."""
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{path} cannot be read: {error}", "give the path of a recipe, such as recipes/*.toml"
+            ) from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        return cls.parse(override(table, overrides), str(path))
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], where: str) -> Self:
+        known = [field.name for field in fields(cls)]
+        for section in table:
+            if section not in known:
+                raise ConfigError(f"{where} has no table [{section}]", suggest(section, known))
+        if "data" not in table:
+            raise ConfigError(f"{where} has no table [data]", 'it needs at least: [data] train = {path = "pairs.tsv"}')
+        made: dict[str, Any] = {
+            name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
+        }
+        for name, default in CHOSEN.items():
+            made[name] = choose(name, table.get(name, {}), default, f"{where}: [{name}]")
+        return cls(**made)
+
+    def with_model(self, **changes: Any) -> Self:
+        return replace(self, model=self.model.changed(**changes))
+
+    def dump(self) -> str:
+        """The recipe as TOML, every field written out; what is None is left out, as TOML has no word for it."""
+        tables = {f.name: getattr(self, f.name).model_dump(mode="json", exclude_none=True) for f in fields(self)}
+        return tomli_w.dumps(tables)
+
+
+def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> Any:
+    """A section whose `kind` names the class that configures it; a model may start from a preset."""
+    table = dict(table)
+    if section == "model" and table.get("preset"):
+        table = {**preset(table["preset"], where), **table}
+    return resolve(section, str(table.setdefault("kind", default))).Config.parse(table, where)
+
+
+@cache
+def presets() -> dict[str, dict[str, Any]]:
+    """Every preset by name, from models/presets/*.toml."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(files("clearformer.models").joinpath("presets").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            found |= tomllib.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def preset(name: str, where: str = "--model") -> dict[str, Any]:
+    if name not in presets():
+        raise ConfigError(f"{where} there is no preset called `{name}`", suggest(name, presets()))
+    return presets()[name]
+
+
+def model_config(name: str) -> Any:
+    """The configuration behind a preset's or a model kind's name."""
+    if name in names("model"):
+        return resolve("model", name).Config()
+    return choose("model", {"preset": name}, CHOSEN["model"], f"`{name}`:")
+
+
+def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply "train.steps=500" and the like. Values are TOML; what is not valid TOML is taken as a string."""
+    result = {name: dict(section) if isinstance(section, dict) else section for name, section in table.items()}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        path = key.strip().split(".")
+        if not equals or len(path) < 2:
+            raise ConfigError(f"--set {setting}: expected table.key=value", "for example --set train.steps=500")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        place = result
+        for part in path[:-1]:
+            place[part] = dict(place.get(part) or {})
+            place = place[part]
+        place[path[-1]] = value
+    return result

@@ -1,0 +1,59 @@
+"""Names to things, resolved only when asked for.
+
+    resolve("model", "transformer")  ->  clearformer.models.transformer:Transformer
+
+The tables below list what ships with the package. A user's own class joins by `register`, or by an
+entry point in the group `clearformer.<kind>`; nothing named in a downloaded file is ever imported.
+"""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from clearformer.errors import ConfigError, suggest
+
+SHIPPED: dict[str, dict[str, str]] = {
+    "model": {"transformer": "clearformer.models.transformer:Transformer"},
+    "objective": {"translation": "clearformer.objectives.translation:Translation"},
+    "tokenizer": {
+        "char": "clearformer.text.tokenizers.char:build",
+        "word": "clearformer.text.tokenizers.word:build",
+        "bpe": "clearformer.text.tokenizers.bpe:build",
+        "byte-bpe": "clearformer.text.tokenizers.byte_bpe:build",
+        "wordpiece": "clearformer.text.tokenizers.wordpiece:build",
+        "unigram": "clearformer.text.tokenizers.unigram:build",
+    },
+    "metric": {
+        "bleu": "clearformer.evaluation.metrics.bleu:corpus_bleu",
+        "chrf": "clearformer.evaluation.metrics.chrf:corpus_chrf",
+    },
+}
+
+_added: dict[str, dict[str, Any]] = {kind: {} for kind in SHIPPED}
+
+
+def register(kind: str, name: str, thing: Any) -> Any:
+    """Add a thing of the user's under a new name; returns it, so that it can close a class definition."""
+    table = _added.setdefault(kind, {})
+    if name in SHIPPED.get(kind, {}) or table.get(name, thing) is not thing:
+        raise ConfigError(f"there is already a {kind} called `{name}`", "choose another name")
+    table[name] = thing
+    return thing
+
+
+def names(kind: str) -> list[str]:
+    """Every name that `resolve` would take, sorted."""
+    plugins = {point.name for point in entry_points(group=f"clearformer.{kind}")}
+    return sorted({*SHIPPED.get(kind, {}), *_added.get(kind, {}), *plugins})
+
+
+def resolve(kind: str, name: str) -> Any:
+    """The thing called `name`, imported now if it was not already."""
+    if name in _added.get(kind, {}):
+        return _added[kind][name]
+    if name in SHIPPED.get(kind, {}):
+        module, attribute = SHIPPED[kind][name].split(":")
+        return getattr(import_module(module), attribute)
+    for point in entry_points(group=f"clearformer.{kind}", name=name):
+        return point.load()
+    raise ConfigError(f"there is no {kind} called `{name}`", suggest(name, names(kind)))

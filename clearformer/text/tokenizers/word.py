@@ -1,0 +1,45 @@
+"""One token per word, a word being what stands between white space: for text that was tokenised beforehand.
+
+    "ein@@ es hund ."  ->  ein@@ es hund .
+
+The `joiner` of such text, here "@@", glues a piece to the next one when decoding: "eines hund ."
+"""
+
+import re
+from collections.abc import Iterator
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers.pre_tokenizers import PreTokenizer
+
+from clearformer.text.normalize import normalizer
+from clearformer.text.tokenizer import SPECIALS, TextConfig
+
+
+def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
+    tokenizer = frequent(lines, config, pre_tokenizers.WhitespaceSplit(), progress)
+    if config.joiner is not None:
+        # The WordPiece decoder puts a space before each token that lacks its prefix; no word begins with a space.
+        spaced = decoders.WordPiece(prefix=" ", cleanup=False)
+        glued = decoders.Replace(Regex(re.escape(config.joiner) + "( |$)"), "")
+        tokenizer.decoder = decoders.Sequence([spaced, decoders.Fuse(), glued])
+    return tokenizer
+
+
+def frequent(lines: Iterator[str], config: TextConfig, cut: PreTokenizer, progress: bool) -> Tokenizer:
+    """A vocabulary of the most frequent things that `cut` leaves, ties in code-point order; the rest is <unk>.
+
+    The special tokens come in front afterwards: told of them, the Rust trainer would move one that the text spells
+    (the Penn Treebank is full of <unk>) to the rank of its frequency.
+    """
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.normalizer = normalizer(config.normalization, config.lowercase)
+    tokenizer.pre_tokenizer = cut
+    size = config.vocab_size - len(SPECIALS)
+    tokenizer.train_from_iterator(
+        lines, trainers.WordLevelTrainer(vocab_size=size, min_frequency=config.min_frequency, show_progress=progress)
+    )
+    counted = tokenizer.get_vocab()
+    ranked = dict.fromkeys([*SPECIALS, *sorted(counted, key=counted.__getitem__)])
+    tokenizer.model = models.WordLevel({word: rank for rank, word in enumerate(ranked)}, unk_token="<unk>")
+    tokenizer.add_special_tokens(list(SPECIALS))
+    return tokenizer

@@ -1,0 +1,57 @@
+"""WordPiece (Schuster and Nakajima 2012, as in BERT): the longest known piece from the left, then the next.
+
+    "unaffable, isn't"  ->  un ##aff ##able , isn ' t
+
+Words are cut at white space and around punctuation, so spaces are not kept: decoding guesses them. The pieces are
+learned by merging frequent pairs, as most open trainers do; the original chose merges by likelihood.
+"""
+
+from collections.abc import Iterator
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from clearformer.text.normalize import normalizer
+from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.tokenizers.bpe import spaced, untie
+
+NEEDLESS_SPACE = Regex(
+    r" (?=[.,!?;:%)\]}»”…।॥])|(?<=[(\[{«“¿¡]) "  # before what closes, after what opens
+    r"|(?<=\p{L}) (?=['’-] \p{L})|(?<=\p{L} ['’-]) (?=\p{L})"  # isn ' t, t - shirt
+)
+
+
+def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(learn(lines, config, progress), unk_token="<unk>"))
+    tokenizer.normalizer = normalizer(config.normalization, config.lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    # Not the decoder's own `cleanup`, which among other things turns "do not" into "don't".
+    joined = decoders.WordPiece(prefix="##", cleanup=False)
+    tokenizer.decoder = decoders.Sequence([joined, decoders.Fuse(), decoders.Replace(NEEDLESS_SPACE, "")])
+    tokenizer.add_special_tokens(list(SPECIALS))
+    return tokenizer
+
+
+def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str, int]:
+    """The vocabulary, by BPE on words that begin with ▁: "▁play" becomes the entry `play`, "ing" the entry `##ing`.
+
+    The library's own WordPiece trainer numbers its ## pieces in the order of a hash table, and so breaks ties
+    differently in every run. Every character is an entry in both forms, hence at most half of them are characters.
+    """
+    size = config.vocab_size - len(SPECIALS)
+    alphabet = 1 + size // 2  # with ▁, which is no entry
+    bpe = Tokenizer(models.BPE())
+    bpe.normalizer = normalizer(config.normalization, config.lowercase)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Metaspace()])
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        limit_alphabet=alphabet,
+        show_progress=progress,
+    )
+    bpe.train_from_iterator(untie(lines, spaced(config), alphabet), trainer)
+    learned = bpe.get_vocab()
+    parts = sorted(learned, key=learned.__getitem__)
+    characters = [part for part in parts if len(part) == 1 and part != "▁"]
+    merged = [part[1:] if part[0] == "▁" else f"##{part}" for part in parts if len(part) > 1]
+    entries = dict.fromkeys([*characters, *(f"##{c}" for c in characters), *merged])
+    return {piece: rank for rank, piece in enumerate([*SPECIALS, *list(entries)[:size]])}

@@ -1,0 +1,33 @@
+"""An exponential moving average of the weights: steadier than any single step's.
+
+a ← a + (1 − d) (θ − a),    d = min(decay, (1 + k) / (10 + k)) at step k, so that the start is soon forgotten
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class Average:
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights: dict[str, Tensor] = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], 1 - decay)
+
+    @contextmanager
+    def swapped_in(self, model: nn.Module) -> Iterator[None]:
+        """Inside, the model computes with the averaged weights; afterwards its own are back, bit for bit."""
+        own = {name: p.data for name, p in model.named_parameters()}
+        try:
+            for name, p in model.named_parameters():
+                p.data = self.weights[name]
+            yield
+        finally:
+            for name, p in model.named_parameters():
+                p.data = own[name]

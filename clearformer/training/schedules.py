@@ -1,0 +1,44 @@
+"""The learning rate as a pure function of the step, so that resuming needs no state.
+
+rate(k) = lr · min(1, k / warmup) · decay(k),   k = 1, 2, …
+
+inverse-sqrt   decay = √(w / k) beyond the warm-up w                     Vaswani et al. 2017
+linear         decay = (1 − α) + α · floor,  α = k / steps               the notes' ε_k = (1−α) ε_0 + α ε_T
+inverse-time   decay = 1 / (1 + k / half)                                Σ ε_k = ∞, Σ ε_k² < ∞  (Robbins–Monro)
+cosine         decay = floor + (1 − floor) (1 + cos πα) / 2
+constant       decay = 1
+"""
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from clearformer.config import Config
+
+
+class ScheduleConfig(Config):
+    """[schedule]"""
+
+    kind: Literal["inverse-sqrt", "linear", "inverse-time", "cosine", "constant"] = "inverse-sqrt"
+    warmup: int = Field(1000, ge=0, description="steps of linear rise")
+    steps: int | None = Field(None, description="where linear and cosine arrive; the training's length if not given")
+    floor: float = Field(0.0, ge=0, le=1, description="what linear and cosine arrive at, as a share of lr")
+    half: int = Field(1000, gt=0, description="inverse-time: steps after which the rate is halved")
+
+    def factor(self, k: int, steps: int) -> float:
+        """What to multiply lr by at step k, counted from 1."""
+        rise = min(1.0, k / self.warmup) if self.warmup else 1.0
+        progress = min(1.0, k / (self.steps or steps))
+        match self.kind:
+            case "inverse-sqrt":
+                decay = math.sqrt(max(self.warmup, 1) / max(k, self.warmup, 1))
+            case "linear":
+                decay = (1 - progress) + progress * self.floor
+            case "inverse-time":
+                decay = 1 / (1 + k / self.half)
+            case "cosine":
+                decay = self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
+            case "constant":
+                decay = 1.0
+        return rise * decay

@@ -1,0 +1,233 @@
+"""What holds for every kind of tokenizer, and for files made by others."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from clearformer import registry
+from clearformer.errors import ConfigError, TokenizerError
+from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+from clearformer.text.tokenizer import thin
+
+KINDS = registry.names("tokenizer")
+LINES = [
+    "The cat sat on the mat, and the dog (a big one) sat on the cat.",
+    "Don't the cats like the big dogs? The dogs don't!",
+    "Die Katze saß auf der Matte, und der Hund saß auf der Katze.",
+    "एक बिल्ली चटाई पर बैठी है। एक कुत्ता बिल्ली पर बैठा है।",
+    "In 1984 there were 23 cats and 17 dogs.",
+]
+TRICKY = ["", "  The\u00a0cat ", "cafe\u0301 <eos><pad>", "बिल्ली 🙂", "a\x00b", "T▁h", "\u3000", "dogs!\ndogs"]
+
+
+def train(kind: str, **fields: object) -> Tokenizer:
+    fields = {"vocab_size": 307, "min_frequency": 1, **fields}
+    return train_tokenizer(LINES, TextConfig.parse({"kind": kind, **fields}, "test"))
+
+
+TRAINED = {kind: train(kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_come_first(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 2, 3)
+    assert tokenizer.pieces(range(4)) == list(Tokenizer.SPECIALS)
+    assert 4 < tokenizer.vocab_size <= 307
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoding_gives_the_text_back(kind: str) -> None:
+    assert TRAINED[kind].decode(TRAINED[kind].encode(LINES)) == LINES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_never_becomes_a_special_token(kind: str) -> None:
+    for text in ("<eos>", "a<pad>b <bos>", "<eos> <eos>"):
+        assert not {0, 1, 2} & {*TRAINED[kind].encode([text])[0]}
+    learned_from_it = train_tokenizer(["<eos> <unk> <pad> the"] * 5, TextConfig(kind=kind, vocab_size=307))
+    assert learned_from_it.eos_id == 2
+    assert not {0, 1, 2} & {*learned_from_it.encode(["<eos> <pad> the"])[0]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_equals_its_texts_one_by_one(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    assert tokenizer.encode(TRICKY) == [tokenizer.encode([text])[0] for text in TRICKY]
+    assert tokenizer.encode(TRICKY) == [tokenizer.encode_with_offsets(text)[0] for text in TRICKY]
+    assert tokenizer.encode([]) == []
+    assert tokenizer.encode(["", "\u3000"]) == [[], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_point_into_the_raw_text(kind: str) -> None:
+    text = "  The   cat"
+    _, offsets = TRAINED[kind].encode_with_offsets(text)
+    assert offsets[0][0] == 2
+    assert offsets[-1][1] == len(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_decode_takes_any_ids(kind: str, data: st.DataObject) -> None:
+    tokenizer = TRAINED[kind]
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
+    assert len(tokenizer.decode([ids, []])) == 2
+    assert len(tokenizer.pieces(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_surrogate_pair_is_only_an_odd_character(kind: str) -> None:
+    assert TRAINED[kind].encode(["cat \ud83d"]) == TRAINED[kind].encode(["cat \ufffd"])
+    assert train_tokenizer(["cat \ud83d cat"], TextConfig(kind=kind, vocab_size=307)).vocab_size > 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_here_and_by_hugging_face(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizer = train(kind, lowercase=True, normalization="NFKC")
+    tokenizer.save(path)
+    again, pickled = Tokenizer.load(path), pickle.loads(pickle.dumps(tokenizer))
+    theirs = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    raw = [*LINES, "\ufeffThe\tﬁne CAT\u00a0sat\x07 ."]
+    expected = tokenizer.encode(raw)
+    assert again.encode(raw) == pickled.encode(raw) == expected
+    assert again.encode(TRICKY) == pickled.encode(TRICKY) == tokenizer.encode(TRICKY)
+    assert theirs(raw, add_special_tokens=False)["input_ids"] == expected
+    assert [theirs.decode(ids, skip_special_tokens=True) for ids in expected] == tokenizer.decode(expected)
+    assert again.fingerprint() == pickled.fingerprint() == tokenizer.fingerprint()
+
+
+def test_fingerprints_differ() -> None:
+    prints = {tokenizer.fingerprint() for tokenizer in [*TRAINED.values(), train("bpe", lowercase=True)]}
+    assert len(prints) == len(KINDS) + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_the_same_in_another_process(kind: str) -> None:
+    """Hash tables are seeded per process, so a repetition in this one would prove less."""
+    program = (
+        "import sys, json; from clearformer.text import *;"
+        "lines, kind = json.loads(sys.argv[1]), sys.argv[2];"
+        "print(train_tokenizer(lines, TextConfig(kind=kind, vocab_size=307, min_frequency=1)).fingerprint())"
+    )
+    command = [sys.executable, "-c", program, json.dumps(LINES), kind]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert printed == TRAINED[kind].fingerprint()
+
+
+@pytest.mark.parametrize("lines", [[], ["", " \t\n", "\x00\u3000"]])
+def test_no_text_to_train_on(lines: list[str]) -> None:
+    with pytest.raises(TokenizerError, match="no text"):
+        train_tokenizer(lines, TextConfig())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "wordpiece", "unigram"])
+def test_strict_training_says_how_many_entries_the_text_allows(kind: str) -> None:
+    asked = TextConfig(kind=kind, vocab_size=5003)
+    allowed = train_tokenizer(LINES, asked).vocab_size
+    with pytest.raises(TokenizerError, match=f"allows {allowed} .* not the 5003 .*\nhint: .* = {allowed} at most"):
+        train_tokenizer(LINES, asked, strict=True)
+    assert train_tokenizer(LINES, asked.changed(vocab_size=allowed), strict=True).vocab_size <= allowed
+
+
+@pytest.mark.parametrize("kind", ["char", "word"])
+def test_the_size_is_only_a_bound_for_char_and_word(kind: str) -> None:
+    assert train_tokenizer(LINES, TextConfig(kind=kind, vocab_size=5003), strict=True).vocab_size < 307
+    assert train(kind, vocab_size=13).vocab_size == 13
+
+
+def test_the_stream_is_read_once_and_its_errors_pass_through() -> None:
+    def broken() -> Iterator[str]:
+        yield "one line"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        train_tokenizer(broken(), TextConfig(kind="unigram"))
+    assert train_tokenizer(iter(LINES), TextConfig(vocab_size=97)).vocab_size == 97
+
+
+def test_thin_reads_all_of_a_short_corpus_and_the_whole_length_of_a_long_one() -> None:
+    lines = [str(i) for i in range(1, 10_007)]
+    kept = list(thin(lines, full=101))
+    assert list(thin(lines[:101], full=101)) == lines[:101] == kept[:101]
+    assert 450 < len(kept) < 680  # 101 (1 + ln(10006 / 101)) = 565
+    assert sum(int(line) > 5000 for line in kept) > 40  # 101 ln 2 = 70
+    assert kept == list(thin(lines, full=101))
+
+
+def foreign(names: list[str]) -> tokenizers.Tokenizer:
+    vocab = {word: i for i, word in enumerate(["cat", *names, "dog"])}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=names[-1]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["[PAD]", "[CLS]", "[SEP]", "[UNK]"],
+        ["<pad>", "<s>", "</s>", "<unk>"],
+        ["<pad>", "<|startoftext|>", "<|endoftext|>", "<unk>"],
+    ],
+)
+def test_the_file_of_another_is_understood(names: list[str], tmp_path: Path) -> None:
+    theirs = foreign(names)
+    theirs.enable_padding(length=11)
+    theirs.enable_truncation(1)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id) == (1, 2, 3, 4)
+    assert tokenizer.encode([f"cat {names[2]} dog"]) == [[0, 4, 5]]
+    assert tokenizer.decode([[2, 0, 5, 3, 1]]) == ["cat dog"]
+    tokenizer.save(tmp_path / "copy.json")
+    assert (tmp_path / "copy.json").read_text() == (tmp_path / "tokenizer.json").read_text()
+
+
+def test_vocab_size_covers_the_largest_id(tmp_path: Path) -> None:
+    vocab = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "cat": 16}
+    tokenizer = Tokenizer(tokenizers.Tokenizer(models.WordLevel(vocab, unk_token="<unk>")).to_str())
+    assert tokenizer.vocab_size == 17
+    assert tokenizer.pieces([16, 5]) == ["cat", "⟨5?⟩"]
+
+
+def test_missing_special_tokens_are_named() -> None:
+    with pytest.raises(TokenizerError, match=r"has no pad and no bos token\nhint: pad .*\[PAD\].* bos .*<s>"):
+        Tokenizer(foreign(["</s>", "<unk>"]).to_str())
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": "1.0", "trunc', b'{"a": 1}', b"[]", b"\xff\xfe", b"not json"])
+def test_a_file_that_is_no_tokenizer(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_truncated_or_absent_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    with pytest.raises(TokenizerError, match="No such file"):
+        Tokenizer.load(path)
+    TRAINED["bpe"].save(path)
+    path.write_text(path.read_text()[:-101])
+    with pytest.raises(TokenizerError, match=r"is not a tokenizer\.json"):
+        Tokenizer.load(path)
+
+
+def test_settings_that_make_no_sense() -> None:
+    with pytest.raises(ConfigError, match="did you mean `unigram`"):
+        TextConfig.parse({"kind": "unigrams"}, "recipe.toml: [text]")
+    with pytest.raises(ConfigError, match="joiner"):
+        TextConfig.parse({"kind": "bpe", "joiner": "@@"}, "recipe.toml: [text]")
+    with pytest.raises(ConfigError, match="vocab_size"):
+        TextConfig.parse({"vocab_size": 4}, "recipe.toml: [text]")
