@@ -19,7 +19,7 @@ from itertools import islice
 from random import Random
 from typing import Literal, NamedTuple
 
-from clearformer.bundled.grammar import english, hindi
+from clearformer.bundled.grammar import english, hindi, trees
 from clearformer.bundled.grammar.lexicon import (
     ADJECTIVES,
     DEGREES,
@@ -33,7 +33,7 @@ from clearformer.bundled.grammar.lexicon import (
 )
 from clearformer.bundled.grammar.roman import romanise
 from clearformer.bundled.grammar.speaker import Speaker
-from clearformer.bundled.grammar.trees import Clause, combinations
+from clearformer.bundled.grammar.trees import Clause
 from clearformer.errors import ConfigError, suggest
 
 NOTICE = "synthetic corpus: English-Hindi pairs made by Clearformer's own grammar, not collected from speakers"
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     hindi: str
 
 
-def generate(n: int, seed: int = 0, depth: int = 2, script: Script = "devanagari") -> list[Pair]:
+def generate(n: int, seed: int = 0, depth: int = 1, script: Script = "devanagari") -> list[Pair]:
     """`n` pairs, no English sentence twice, with relative clauses nested up to `depth` deep."""
     return [_pair(clause, script) for clause in islice(_sentences(f"{seed}", range(depth + 1)), n)]
 
@@ -58,7 +58,7 @@ def splits(
     combinations: int = 500,
     deeper: int = 500,
     seed: int = 0,
-    depth: int = 2,
+    depth: int = 1,
     script: Script = "devanagari",
 ) -> dict[str, list[Pair]]:
     """Five lists of the given sizes, with no English sentence in two of them.
@@ -95,7 +95,7 @@ def is_held_out(first: str, second: str) -> bool:
 
 
 def has_held_out(clause: Clause) -> bool:
-    return any(is_held_out(*pair) for pair in combinations(clause))
+    return any(is_held_out(*pair) for pair in trees.combinations(clause))
 
 
 def word_by_word(sentence: str, script: Script = "devanagari") -> str:
@@ -131,7 +131,7 @@ def _written(devanagari: str, script: Script) -> str:
 
 @cache
 def _dictionary() -> dict[str, str]:
-    """English word forms to masculine, direct Hindi ones. Where two words share a form, the first listed wins."""
+    """English word forms to masculine, direct Hindi ones; *old* is पुराना, and *read* is the present."""
     entries = {"an": "एक", "who": "जो", "whom": "जिसे", "which": "जो", "when": "जब", "will": "", "used": ""}
     entries |= {"is": "है", "are": "हैं", "was": "था", "were": "थे", "be": "होगा", "every": "हर", "day": "दिन"}
     entries |= {"in": "में", "on": "पर", "under": "के नीचे", "near": "के पास", "with": "के साथ", "from": "से", "to": "को"}
@@ -148,4 +148,5 @@ def _dictionary() -> dict[str, str]:
         entries[ing] = f"{verb.stem} रहा"
         entries[third] = hindi.conjugate(verb.stem, Tense.PRESENT, "m", Number.ONE)
         entries[base] = hindi.conjugate(verb.stem, Tense.PRESENT, "m", Number.MANY)
+    del entries["-"], entries[""]  # the -ing of verbs of state, the plural of mass nouns
     return entries

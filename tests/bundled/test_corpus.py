@@ -57,7 +57,7 @@ WORKED = [
     # The verb agrees with its subject: feminine, masculine plural, feminine plural.
     (do(one("cat"), "eat", Tense.PRESENT, one("mouse")), "The cat eats the mouse", "बिल्ली चूहा खाती है"),
     (do(many("boy"), "run", Tense.PROGRESSIVE), "The boys are running", "लड़के दौड़ रहे हैं"),
-    (do(many("woman", "two"), "dance", Tense.USED_TO), "Two women used to dance", "दो औरतें नाचती थीं"),
+    (do(many("woman", "two"), "laugh", Tense.USED_TO), "Two women used to laugh", "दो औरतें हँसती थीं"),
     (do(many("queen"), "give", Tense.FUTURE, one("flower", "a"), recipient=one("child")),
      "The queens will give a flower to the child", "रानियाँ बच्चे को एक फूल देंगी"),
     (do(one("girl"), "drink", Tense.FUTURE, one("milk", adjective="cold")),
@@ -67,8 +67,8 @@ WORKED = [
      "The boy read two books yesterday", "लड़के ने कल दो किताबें पढ़ीं"),
     (do(one("girl"), "eat", Tense.PAST, one("banana", "a")), "The girl ate a banana", "लड़की ने एक केला खाया"),
     (do(one("woman"), "drink", Tense.PAST, one("tea")), "The woman drank the tea", "औरत ने चाय पी"),
-    (do(many("daughter"), "close", Tense.PAST, one("window", "this")),
-     "The daughters closed this window", "बेटियों ने यह खिड़की बंद की"),
+    (do(many("sister"), "close", Tense.PAST, one("window", "this")),
+     "The sisters closed this window", "बहनों ने यह खिड़की बंद की"),
     (do(one("man", adjective="old"), "give", Tense.PAST, one("key"), recipient=many("sister")),
      "The old man gave the key to the sisters", "बूढ़े आदमी ने बहनों को चाबी दी"),
     # A marked object frees the verb from agreement: people always, animals when definite, things never.
@@ -81,19 +81,19 @@ WORKED = [
     (do(many("sister"), "go", Tense.PAST, adjunct=Somewhere(lexicon.DESTINATION, one("market"))),
      "The sisters went to the market", "बहनें बाज़ार गईं"),
     (do(one("queen"), "meet", Tense.PAST, one("soldier", "a")), "The queen met a soldier", "रानी एक सिपाही से मिली"),
-    (do(one("girl"), "bring", Tense.PAST, one("box")), "The girl brought the box", "लड़की डिब्बा लाई"),
+    (do(one("girl"), "bring", Tense.PAST, one("knife")), "The girl brought the knife", "लड़की चाकू लाई"),
     # Oblique determiners, adjectives and nouns before every postposition.
     (do(one("dog", "my"), "sleep", Tense.PRESENT, adjunct=Somewhere(lexicon.INSIDE, one("room", "this", "small"))),
      "My dog sleeps in this small room", "मेरा कुत्ता इस छोटे कमरे में सोता है"),
-    (do(one("boy", "my", "tired"), "chop", Tense.PAST, one("orange", "a"),
+    (do(one("boy", "my", "tired"), "chop", Tense.PAST, one("apple", "a"),
         adjunct=Somewhere(lexicon.BLADE, one("knife", adjective="new"))),
-     "My tired boy chopped an orange with the new knife", "मेरे थके हुए लड़के ने नए चाकू से एक संतरा काटा"),
+     "My tired boy chopped an apple with the new knife", "मेरे थके हुए लड़के ने नए चाकू से एक सेब काटा"),
     (do(one("child"), "fear", Tense.PRESENT, many("elephant", "those")),
      "The child fears those elephants", "बच्चा उन हाथियों से डरता है"),
     # Predicates.
     (is_(many("chair", "these"), Tense.PAST, "old", "very"), "These chairs were very old", "ये कुर्सियाँ बहुत पुरानी थीं"),
-    (State(many("shoe"), Tense.FUTURE, Somewhere(lexicon.UNDER, one("table"))),
-     "The shoes will be under the table", "जूते मेज़ के नीचे होंगे"),
+    (State(many("banana"), Tense.FUTURE, Somewhere(lexicon.UNDER, one("table"))),
+     "The bananas will be under the table", "केले मेज़ के नीचे होंगे"),
     # Relative clauses: on a subject at once, on an object after the verb.
     (is_(one("man", relative=PULLED), Tense.PAST, "tired", "already"),
      "The man who pulled the cart when the king arrived was already tired",
@@ -165,10 +165,10 @@ def test_same_seed_same_pairs_and_another_seed_others() -> None:
 
 def test_first_pairs_never_change() -> None:
     """Recipes and the bundled model rest on this corpus: a change of grammar shows up here."""
-    assert [pair.english for pair in splits(train=3, valid=1, test=1, combinations=1, deeper=1)["train"]] == [
-        "The boy who gives the chair to a woman is washing two shoes in the city",
-        "The friends meet two teachers who are stopping that girl",
-        "My boy is bringing my shirt which is beautiful",
+    assert [pair.english for pair in splits(train=3, valid=1, test=1, combinations=1, deeper=1, seed=2)["train"]] == [
+        "Those women who are already hungry are reading the book",
+        "The horse which the girls will climb will eat a mango",
+        "Two farmers who used to break this ball often are already hungry",
     ]
 
 
@@ -219,8 +219,8 @@ def test_every_word_is_seen_in_training() -> None:
 
 
 def test_vocabulary_is_bounded_and_spelt_in_nfc() -> None:
-    assert len(words(made()["train"], 0)) < 400
-    assert len(words(made()["train"], 1)) < 700
+    assert len(words(made()["train"], 0)) < 300
+    assert len(words(made()["train"], 1)) < 600
     assert all(unicodedata.is_normalized("NFC", pair.hindi) for pair in made()["train"])
 
 
@@ -249,7 +249,7 @@ def test_held_out_combinations_are_absent_from_training_and_present_in_their_spl
         for name in made()
     }
     assert not any(held["train"] + held["valid"] + held["test"] + held["deeper"])
-    assert sum(held["combinations"]) > 0.75 * len(held["combinations"])  # the rest are predicates and relatives
+    assert sum(held["combinations"]) > 0.6 * len(held["combinations"])  # the rest are predicates and relatives
 
 
 def test_held_out_combinations_are_a_modest_share() -> None:

@@ -91,7 +91,7 @@ class Speaker:
         """A sentence with exactly `depth` nested relative clauses, on its subject or on its object."""
         self.detail = 0.5**depth
         if self.happens(0.2):
-            return self.state(self.phrase(self.noun("human animal food drink thing tale", depth), depth))
+            return self.state(self.phrase(self.noun("human animal food drink thing", depth), depth))
         verb = self.rng.choice(VERBS)
         is_on_object = depth > 0 and not verb.recipient and nouns(verb.objects, depth) and self.happens(0.5)
         on_subject, on_object = (0, depth) if is_on_object else (depth, 0)
