@@ -27,7 +27,7 @@ class Config(BaseModel):
 
     def changed(self, **fields: Any) -> Self:
         """A copy with some fields replaced, validated like the original."""
-        return type(self).model_validate({**self.model_dump(exclude_unset=True), **fields})
+        return self.parse({**self.model_dump(exclude_unset=True), **fields}, type(self).__name__)
 
 
 def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tuple[str, str | None]:

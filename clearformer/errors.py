@@ -5,6 +5,7 @@
     ├── DataError          a corpus: missing, empty, mis-encoded, wrong columns
     ├── TokenizerError     a vocabulary that cannot be trained, or does not fit the model
     ├── CheckpointError    a run folder: missing, truncated, foreign, of another model
+    ├── TrainingError      a training that came to nothing: its loss is not a number any more
     └── MachineError       no such device, a full disk, a package that is not installed
 
 Each carries one sentence that says what is wrong and where, and a hint that says what would work.
@@ -36,6 +37,10 @@ class TokenizerError(ClearformerError):
 
 
 class CheckpointError(ClearformerError):
+    pass
+
+
+class TrainingError(ClearformerError):
     pass
 
 

@@ -49,7 +49,8 @@ def pattern(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, scal
     """
     k = share(k, q.size(1))
     # Scores in float32 at least: in float16 a sum of K = 128 products can pass 65504 and become infinite.
-    scores = (q @ k.mT).to(torch.promote_types(q.dtype, torch.float32)) * scale  # (B, H, T, S)
+    exact = torch.promote_types(q.dtype, torch.float32)
+    scores = q.to(exact) @ k.mT.to(exact) * scale  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
     if mask is None:

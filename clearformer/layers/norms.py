@@ -7,10 +7,12 @@ The classes are torch's own, whose kernels are fused; `layer_norm` and `rms_norm
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+# RMSNorm's own ε, when none is given, is that of the input's type: in bfloat16 it would be 0.008.
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:

@@ -130,7 +130,7 @@ def alibi_slopes(n_heads: int) -> Tensor:
     """m_h = 2^(−8h/H) for a power of two; otherwise those of the power below, and every second of the one above."""
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = 2.0 ** (-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
-    extra = 2.0 ** (-4 * torch.arange(1, 2 * (n_heads - power), 2, dtype=torch.float64) / power)
+    extra = 2.0 ** (-4 * (2 * torch.arange(n_heads - power, dtype=torch.float64) + 1) / power)
     return torch.cat([slopes, extra])
 
 

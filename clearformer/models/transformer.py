@@ -44,10 +44,11 @@ class TransformerConfig(Config):
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
     norm: Literal["layer", "rms"] = "layer"
     residual: Literal["pre", "post"] = "pre"
-    final_norm: bool = True
+    final_norm: bool | None = Field(None, description="a norm after the last block; as pre-norm wants it, if not given")
     positions: PositionConfig = PositionConfig()
     max_length: int = Field(512, gt=0, description="tokens a side, for tables of positions")
     share: Literal["none", "decoder", "all"] = "all"  # embeddings: untied; head = target; head = target = source
+    scale_embedding: bool = Field(True, description="multiply embeddings by √d_model, as the paper does")
     bias: bool = True
     head_bias: bool = False
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -59,6 +60,8 @@ class TransformerConfig(Config):
             raise ValueError(f"d_model = {self.d_model} must be a multiple of n_heads = {self.n_heads}")
         if self.n_kv_heads and self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads = {self.n_heads} must be a multiple of n_kv_heads = {self.n_kv_heads}")
+        if self.positions.kind == "rotary" and self.d_model // self.n_heads % 2:
+            raise ValueError(f"rotary positions need an even d_model / n_heads, not {self.d_model // self.n_heads}")
         if self.share == "all" and self.source_vocab != self.target_vocab:
             raise ValueError('share = "all" needs one vocabulary for both sides; set share = "decoder"')
 
@@ -75,10 +78,9 @@ class Transformer(nn.Module):
         self.encoder = build_stack(config, core or FusedCore(), is_decoder=False)
         self.decoder = build_stack(config, core or FusedCore(), is_decoder=True)
         self.apply(xavier)
-        self.target_embedding = TokenEmbedding(config.target_vocab, config.d_model)
-        self.source_embedding = (
-            self.target_embedding if config.share == "all" else TokenEmbedding(config.source_vocab, config.d_model)
-        )
+        embedding = partial(TokenEmbedding, d_model=config.d_model, scale=config.scale_embedding)
+        self.target_embedding = embedding(config.target_vocab)
+        self.source_embedding = self.target_embedding if config.share == "all" else embedding(config.source_vocab)
         tied = None if config.share == "none" else self.target_embedding
         self.unembedding = Unembedding(config.d_model, config.target_vocab, config.head_bias, tied)
 
@@ -142,5 +144,6 @@ def build_stack(config: TransformerConfig, core: Core, is_decoder: bool) -> Stac
         )
         for _ in range(c.n_decoder_layers if is_decoder else c.n_encoder_layers)
     ]
+    has_norm = c.residual == "pre" if c.final_norm is None else c.final_norm
     positions = c.positions.build(c.d_model, c.n_heads, c.d_model // c.n_heads, c.max_length, is_decoder)
-    return Stack(blocks, positions, c.dropout, norm() if c.final_norm else None)
+    return Stack(blocks, positions, c.dropout, norm() if has_norm else None)

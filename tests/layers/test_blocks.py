@@ -1,0 +1,105 @@
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.backends import FusedCore
+from clearformer.layers.blocks import RESIDUALS, Block, PostNorm, PreNorm, Stack
+from clearformer.layers.feedforward import FeedForward
+from clearformer.layers.masks import Causal, Mask, Padding
+from clearformer.layers.positions import Alibi, Learned, Positions
+
+B, T, S, H, D, F = 2, 3, 5, 7, 14, 11
+
+
+class Double(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+def test_pre_and_post_norm_by_hand() -> None:
+    """With "norm" doubling and a sublayer that adds 3: x + (2x + 3), and 2(x + (x + 3))."""
+    x = torch.tensor([1.0, 5])
+    assert PreNorm(Double(), 0.0)(x, lambda h: h + 3).tolist() == [6, 18]
+    assert PostNorm(Double(), 0.0)(x, lambda h: h + 3).tolist() == [10, 26]
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_dropout_spares_the_stream(residual: str) -> None:
+    add = RESIDUALS[residual](nn.Identity(), dropout=0.999999)
+    x = torch.randn(B, T, D)
+    assert add(x, lambda h: h + 100).equal(x)
+    assert not add.eval()(x, lambda h: h + 100).equal(x)
+
+
+def block(residual: str = "pre", has_cross: bool = False) -> Block:
+    attention = partial(MultiHeadAttention, D, H, core=FusedCore())
+    made = RESIDUALS[residual]
+    return Block(
+        attention(), FeedForward(D, F), lambda: made(nn.LayerNorm(D), 0.0), attention() if has_cross else None
+    ).double()
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_a_block_is_its_sublayers_in_order(residual: str) -> None:
+    b, x, memory = block(residual, has_cross=True), torch.randn(B, T, D).double(), torch.randn(B, S, D).double()
+    if residual == "pre":
+        h = x + b.attn(b.add_attn.norm(x))
+        h = h + b.cross(b.add_cross.norm(h), memory)
+        expected = h + b.mlp(b.add_mlp.norm(h))
+    else:
+        h = b.add_attn.norm(x + b.attn(x))
+        h = b.add_cross.norm(h + b.cross(h, memory))
+        expected = b.add_mlp.norm(h + b.mlp(h))
+    torch.testing.assert_close(b(x, memory=memory), expected)
+
+
+def test_an_encoder_block_has_no_cross_attention() -> None:
+    assert {name.split(".")[0] for name, _ in block().named_parameters()} == {"attn", "add_attn", "mlp", "add_mlp"}
+    assert not hasattr(block(), "cross")
+
+
+class CountingCore(FusedCore):
+    """Counts how often a mask is lowered."""
+
+    def __init__(self) -> None:
+        self.lowered: list[tuple[Mask | None, int, int]] = []
+
+    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | bool | None:
+        self.lowered.append((mask, T, S))
+        return super().lower(mask, T, S)
+
+
+def test_a_stack_lowers_each_mask_once_for_all_blocks() -> None:
+    core, causal, padding = CountingCore(), Causal(), Padding(torch.ones(B, S, dtype=torch.bool))
+    blocks = [block(has_cross=True).float() for _ in range(3)]
+    for b in blocks:
+        b.attn.core = b.cross.core = core
+    stack = Stack(blocks, Positions(), 0.0, None)
+    stack(torch.randn(B, T, D), torch.arange(T), causal, torch.randn(B, S, D), padding)
+    assert core.lowered == [(causal, T, T), (padding, T, S)]
+
+
+def test_a_stack_is_its_blocks_one_after_another() -> None:
+    first, second, positions, norm = block(), block(), Learned(D, 5).double(), nn.LayerNorm(D).double()
+    x, where = torch.randn(B, T, D).double(), torch.arange(T)
+    expected = second(first(positions.add(x, where)))
+    torch.testing.assert_close(Stack([first, second], positions, 0.0, None)(x, where), expected)
+    torch.testing.assert_close(Stack([first, second], positions, 0.0, norm)(x, where), norm(expected))
+
+
+def test_positions_reach_the_scores() -> None:
+    stack = Stack([block()], Alibi(H), 0.0, None).double()
+    x = torch.randn(B, T, D).double()
+    assert not stack(x, torch.arange(T)).allclose(stack(x, torch.arange(T) * 3))
+    torch.testing.assert_close(stack(x, torch.arange(T)), stack(x, torch.arange(T) + 17))
+
+
+def test_each_block_may_have_its_own_memory() -> None:
+    blocks = [block(has_cross=True) for _ in range(2)]
+    stack, memory = Stack(blocks, Positions(), 0.0, None), torch.randn(B, S, D).double()
+    x, where = torch.randn(B, T, D).double(), torch.arange(T)
+    remembered = [b.cross.remember(memory) for b in blocks]
+    torch.testing.assert_close(stack(x, where, memory=remembered), stack(x, where, memory=memory))

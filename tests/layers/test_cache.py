@@ -1,0 +1,107 @@
+import torch
+from torch import Tensor
+
+from clearformer.layers.cache import DecodeState, KVCache
+from clearformer.layers.masks import Mask
+
+B, G, K, N = 3, 2, 5, 7
+CPU = torch.device("cpu")
+
+
+def keys_values(n: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(n)
+    return torch.randn(B, G, n, K), torch.randn(B, G, n, N)
+
+
+def seen(mask: Mask | None) -> list[list[list[int]]]:
+    assert mask is not None
+    return mask.dense(0, 0)[:, 0].int().tolist()  # the tree knows its own sizes
+
+
+# KVCache
+
+
+def test_all_that_was_appended_comes_back_in_order_past_the_capacity() -> None:
+    cache = KVCache(capacity=2)
+    pieces = [keys_values(n) for n in (1, 3, 2, 11)]
+    for i, (k, v) in enumerate(pieces):
+        all_k, all_v = cache.append(k, v)
+        assert all_k.equal(torch.cat([k for k, _ in pieces[: i + 1]], dim=2))
+        assert all_v.equal(torch.cat([v for _, v in pieces[: i + 1]], dim=2))
+    assert cache.length == 17
+    assert cache.capacity == 32
+
+
+def test_a_buffer_with_room_is_written_in_place() -> None:
+    cache = KVCache(capacity=7)
+    first, _ = cache.append(*keys_values(2))
+    second, _ = cache.append(*keys_values(5))
+    assert first.data_ptr() == second.data_ptr()
+
+
+def test_rows_that_stay_keep_their_past() -> None:
+    cache = KVCache(capacity=3)
+    k, v = keys_values(2)
+    cache.append(k, v)
+    cache.keep(torch.tensor([2, 0]))
+    new_k, new_v = (x[:2] for x in keys_values(3))
+    all_k, all_v = cache.append(new_k, new_v)
+    assert all_k.equal(torch.cat([k[[2, 0]], new_k], dim=2))
+    assert all_v.equal(torch.cat([v[[2, 0]], new_v], dim=2))
+
+
+# DecodeState: the shape of the tree, by hand
+
+
+def state() -> DecodeState:
+    memory = [(torch.arange(B * G * 2 * K).view(B, G, 2, K), torch.arange(B * G * 2 * N).view(B, G, 2, N))]
+    return DecodeState(0, memory, torch.tensor([[1, 1], [1, 0], [1, 1]]).bool())
+
+
+def test_a_single_path_needs_no_mask() -> None:
+    tree = state()
+    assert tree.grow(B, 1, CPU) is None
+    assert tree.grow(B, 1, CPU) is None
+    assert tree.position == 2
+    assert tree.slot_positions == [0, 1]
+
+
+def test_branches_see_the_trunk_and_themselves() -> None:
+    tree = state()
+    tree.grow(1, 1, CPU)
+    tree.reorder(torch.zeros(1, 2, dtype=torch.long))
+    assert seen(tree.grow(1, 2, CPU)) == [[[1, 1, 0], [1, 0, 1]]]
+    assert tree.slot_positions == [0, 1, 1]
+
+
+def test_a_rearranged_branch_sees_its_own_path() -> None:
+    """Slots: 0 and 1 the two roots; 2, 3, 4 the three that follow; 5 the one that is left."""
+    tree = state()
+    tree.grow(1, 2, CPU)
+    tree.reorder(torch.tensor([[1, 0, 1]]))
+    assert seen(tree.grow(1, 3, CPU)) == [[[0, 1, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1]]]
+    tree.reorder(torch.tensor([[2]]))
+    assert seen(tree.grow(1, 1, CPU)) == [[[0, 1, 0, 0, 1, 1]]]
+    assert tree.slot_positions == [0, 0, 1, 1, 1, 2]
+
+
+def test_every_sentence_has_its_own_tree() -> None:
+    tree = state()
+    tree.grow(2, 2, CPU)
+    tree.reorder(torch.tensor([[0, 0], [1, 0]]))
+    assert seen(tree.grow(2, 2, CPU)) == [[[1, 0, 1, 0], [1, 0, 0, 1]], [[0, 1, 1, 0], [1, 0, 0, 1]]]
+
+
+def test_leaving_sentences_take_their_memory_and_tree_along() -> None:
+    tree = state()
+    memory, keys = tree.memory[0], tree.memory_keys
+    assert keys is not None
+    tree.grow(B, 2, CPU)
+    tree.reorder(torch.tensor([[0, 0], [0, 1], [1, 1]]))
+    rows = torch.tensor([2, 1])
+    tree.keep(rows)
+    assert tree.memory[0][0].equal(memory[0][rows])
+    assert tree.memory[0][1].equal(memory[1][rows])
+    assert tree.memory_keys is not None
+    assert tree.memory_keys.equal(keys[rows])
+    assert seen(tree.grow(2, 2, CPU)) == [[[0, 1, 1, 0], [0, 1, 0, 1]], [[1, 0, 1, 0], [0, 1, 0, 1]]]

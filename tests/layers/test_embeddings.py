@@ -1,0 +1,51 @@
+from math import sqrt
+
+import pytest
+import torch
+
+from clearformer.layers.embeddings import TokenEmbedding, Unembedding
+
+V, D = 1009, 64
+
+
+def test_a_token_is_its_row_times_the_root_of_the_width() -> None:
+    embedding = TokenEmbedding(7, 4)
+    tokens = torch.tensor([[3, 0], [6, 3]])
+    assert embedding(tokens).equal(embedding.weight[tokens] * 2)
+    unscaled = TokenEmbedding(7, 4, scale=False)
+    assert unscaled(tokens).equal(unscaled.weight[tokens])
+
+
+def test_an_embedding_is_as_loud_as_a_position() -> None:
+    """Features of unit variance, whatever the width; a sinusoid's mean square is 1/2."""
+    torch.manual_seed(0)
+    assert TokenEmbedding(V, D)(torch.arange(V)).std().item() == pytest.approx(1, rel=0.02)
+
+
+def test_logits_of_a_tied_head_are_products_with_the_embeddings() -> None:
+    embedding = TokenEmbedding(V, D)
+    head = Unembedding(D, V, tied=embedding)
+    assert head.weight is embedding.weight
+    hidden = torch.randn(2, 3, D)
+    torch.testing.assert_close(head(hidden), torch.einsum("btd,vd->btv", hidden, embedding.weight))
+
+
+def test_tied_weights_learn_from_both_ends() -> None:
+    embedding = TokenEmbedding(5, 3)
+    head = Unembedding(3, 5, tied=embedding)
+    head(embedding(torch.tensor([[1]])).detach()).sum().backward()
+    from_head = embedding.weight.grad
+    assert from_head is not None
+    assert from_head.abs().sum(1).all()
+    embedding.weight.grad = None
+    embedding(torch.tensor([[1]])).sum().backward()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.abs().sum(1).bool().tolist() == [False, True, False, False, False]
+
+
+def test_an_untied_head_begins_as_quiet_as_an_embedding_and_with_no_preference() -> None:
+    torch.manual_seed(0)
+    head = Unembedding(D, V, bias=True)
+    assert head.weight.std().item() == pytest.approx(1 / sqrt(D), rel=0.02)
+    assert not head.bias.any()
+    assert Unembedding(D, V).bias is None

@@ -1,0 +1,36 @@
+from math import sqrt
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.embeddings import Unembedding
+from clearformer.layers.init import xavier
+
+
+def test_matrices_are_uniform_within_glorots_bound_and_biases_zero() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(211, 307)
+    xavier(layer)
+    bound = sqrt(6 / (211 + 307))
+    assert layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3)
+    assert layer.weight.std().item() == pytest.approx(bound / sqrt(3), rel=1e-2)
+    assert not layer.bias.any()
+
+
+def test_the_packed_projection_is_drawn_as_one_matrix() -> None:
+    """D -> 3D has a bound of √(6/4D), where each part alone would have √(6/2D): 1/√2 as loud."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(128, 4)
+    layer.apply(xavier)
+    alone = sqrt(2 / (128 + 128))
+    for part in layer.qkv.weight.split(128):
+        assert part.std().item() == pytest.approx(alone / sqrt(2), rel=2e-2)
+
+
+def test_heads_and_embeddings_are_left_to_themselves() -> None:
+    for module in (Unembedding(7, 11, bias=True), nn.Embedding(7, 11), nn.LayerNorm(7)):
+        before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        module.apply(xavier)
+        assert all(before[name].equal(tensor) for name, tensor in module.state_dict().items())

@@ -1,0 +1,79 @@
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, Prefix, Window
+
+KEYS = torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
+TREE = torch.tensor([[[1, 0, 1], [0, 1, 0], [1, 1, 1]], [[0, 0, 1], [1, 0, 0], [1, 0, 1]]]).bool()
+
+LOWER = [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+WORKED: dict[str, tuple[Mask, list[list[list[int]]]]] = {
+    "causal": (Causal(), [LOWER]),
+    "padding": (Padding(KEYS), [[[1, 1, 0]] * 3, [[1, 1, 1]] * 3]),
+    "window": (Window(2), [[[1, 1, 0], [1, 1, 1], [0, 1, 1]]]),
+    "documents": (
+        Documents(torch.tensor([[4, 4, 7], [5, 8, 5]])),
+        [[[1, 1, 0], [1, 1, 0], [0, 0, 1]], [[1, 0, 1], [0, 1, 0], [1, 0, 1]]],
+    ),
+    "prefix": (Prefix(torch.tensor([2, 0])), [[[1, 1, 0], [1, 1, 0], [1, 1, 1]], LOWER]),
+    "ancestors": (Ancestors(TREE), TREE.int().tolist()),
+    "causal and padding": (Causal() & Padding(KEYS), [[[1, 0, 0], [1, 1, 0], [1, 1, 0]], LOWER]),
+    "three rules": (
+        Causal() & Window(2) & Padding(KEYS),
+        [[[1, 0, 0], [1, 1, 0], [0, 1, 0]], [[1, 0, 0], [1, 1, 0], [0, 1, 1]]],
+    ),
+    "a tree and padding": (
+        Ancestors(TREE) & Padding(KEYS),
+        [[[1, 0, 0], [0, 1, 0], [1, 1, 0]], [[0, 0, 1], [1, 0, 0], [1, 0, 1]]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_true_means_may_look(name: str) -> None:
+    mask, expected = WORKED[name]
+    dense = mask.dense(3, 3)
+    assert dense.dtype == torch.bool
+    assert dense.int().tolist() == [[row] for row in expected]  # (B, 1, T, S); B = 1 when no row differs
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_rule_is_a_predicate_on_single_indices_too(name: str) -> None:
+    mask = WORKED[name][0]
+    dense = mask.dense(3, 3)
+    for b, t, s in product(range(dense.size(0)), range(3), range(3)):
+        assert mask.allow(torch.tensor(b), torch.tensor(t), torch.tensor(s)) == dense[b, 0, t, s]
+
+
+def test_fewer_queries_than_keys() -> None:
+    assert Padding(KEYS).dense(2, 3).shape == (2, 1, 2, 3)
+    assert Causal().dense(2, 3).int().tolist() == [[[[1, 0, 0], [1, 1, 0]]]]
+
+
+def test_nothing_to_add_adds_nothing() -> None:
+    rule = Causal()
+    assert (rule & None) is rule
+
+
+def test_only_causal_alone_is_only_causal() -> None:
+    assert Causal().is_only_causal
+    assert not (Causal() & Padding(KEYS)).is_only_causal
+    assert not Window(3).is_only_causal
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_mask_is_made_where_its_rules_are(name: str) -> None:
+    mask = WORKED[name][0]
+    if held := mask.tensors():
+        assert {tensor.device for tensor in held} == {mask.dense(3, 3).device}
+        moved: Mask = Padding(KEYS.to("meta")) & Causal()
+        assert moved.dense(3, 3).device.type == "meta"
+
+
+def test_tensors_of_all_rules_are_known() -> None:
+    lengths = torch.tensor([1, 2])
+    held: list[Tensor] = (Causal() & Prefix(lengths) & Padding(KEYS)).tensors()
+    assert [tensor is own for tensor, own in zip(held, (lengths, KEYS))] == [True, True]

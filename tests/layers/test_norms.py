@@ -1,0 +1,56 @@
+import pytest
+import torch
+from torch import Tensor
+
+from clearformer.layers.norms import NORMS, layer_norm, rms_norm
+
+B, T, D = 2, 3, 11
+
+
+def x() -> Tensor:
+    return torch.randn(B, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5 + 3
+
+
+def test_layer_norm_by_hand() -> None:
+    """(1, 3, 8) has mean 4 and variance (9 + 1 + 16) / 3 = 26/3.
+
+    The notes normalise "to unit mean & std deviation" in words; their formula, and the paper, give mean zero.
+    """
+    y = layer_norm(torch.tensor([1.0, 3, 8]), torch.tensor([1.0, 1, 2]), torch.tensor([0.0, 7, 0]), eps=0.0)
+    deviation = (26 / 3) ** 0.5
+    torch.testing.assert_close(y, torch.tensor([-3 / deviation, 7 - 1 / deviation, 8 / deviation]))
+
+
+def test_rms_norm_by_hand() -> None:
+    """(1, 5, 7) has mean square 75/3 = 25."""
+    y = rms_norm(torch.tensor([1.0, 5, 7]), torch.tensor([1.0, 1, 10]), eps=0.0)
+    torch.testing.assert_close(y, torch.tensor([0.2, 1, 14]))
+
+
+def test_each_position_has_mean_zero_and_deviation_one() -> None:
+    y = layer_norm(x(), torch.ones(D), torch.zeros(D), eps=0.0)
+    torch.testing.assert_close(y.mean(-1), torch.zeros(B, T).double(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(y.std(-1, correction=0), torch.ones(B, T).double())
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_torch_computes_the_equation(name: str) -> None:
+    norm = NORMS[name](D).double()
+    with torch.no_grad():
+        for parameter in norm.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(1))
+    gain, *bias = norm.parameters()
+    expected = layer_norm(x(), gain, bias[0]) if name == "layer" else rms_norm(x(), gain)
+    torch.testing.assert_close(norm(x()), expected)
+
+
+def test_quiet_vectors_meet_the_epsilon() -> None:
+    """With x² = ε the root is √2ε: an ε that depended on the type would show here."""
+    norm = NORMS["rms"](D).double()
+    torch.testing.assert_close(norm(torch.full((D,), 1e-3).double()), torch.full((D,), 0.5**0.5).double())
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_loudness_is_forgotten(name: str) -> None:
+    norm = NORMS[name](D).double()
+    torch.testing.assert_close(norm(x() * 1000), norm(x()), atol=1e-5, rtol=1e-5)

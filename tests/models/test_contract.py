@@ -1,0 +1,152 @@
+"""What every registered model promises, and every preset."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer import registry
+from clearformer.checkpoint import load_tensors, load_weights, save_tensors, weights_of
+from clearformer.data.batch import IGNORE, Batch
+from clearformer.recipe import model_config, presets
+
+B, S, T, V = 2, 7, 5, 23
+
+# Sizes that build in an instant. A new model adds its row.
+SMALL: dict[str, dict[str, Any]] = {
+    "transformer": {
+        "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
+        "n_heads": 5, "max_length": 11,
+    },
+}  # fmt: skip
+
+every_model = pytest.mark.parametrize("name", registry.names("model"))
+every_preset = pytest.mark.parametrize("name", presets())
+
+
+def build(name: str) -> Any:
+    torch.manual_seed(0)
+    kind = registry.resolve("model", name)
+    return kind(kind.Config(**SMALL[name]))
+
+
+def pairs() -> Batch:
+    source, target, labels = (torch.randint(3, V, (B, n)) for n in (S, T, T))
+    labels[1, 3:] = IGNORE
+    return Batch(source, torch.arange(S) < torch.tensor([[S], [4]]), target, labels)
+
+
+@every_model
+def test_its_configuration_names_it(name: str) -> None:
+    kind = registry.resolve("model", name)
+    assert issubclass(kind, nn.Module)
+    assert kind.Config(**SMALL[name]).kind == name
+    assert build(name).config == kind.Config(**SMALL[name])
+
+
+@every_model
+def test_its_objective_is_registered(name: str) -> None:
+    assert registry.resolve("model", name).task in registry.names("objective")
+
+
+@every_model
+def test_forward_is_the_head_of_hidden(name: str) -> None:
+    model, batch = build(name).eval(), pairs()
+    hidden, logits = model.hidden(batch), model(batch)
+    assert hidden.shape == (B, T, 10)
+    assert logits.shape == (B, T, V)
+    assert logits.equal(model.head(hidden))
+    assert logits.isfinite().all()
+
+
+@every_model
+def test_dropout_is_for_training_and_evaluation_repeats_itself(name: str) -> None:
+    model, batch = build(name), pairs()
+    assert not model(batch).equal(model(batch))
+    model.eval()
+    assert model(batch).equal(model(batch))
+
+
+@every_model
+def test_every_parameter_receives_a_gradient_from_its_objective(name: str) -> None:
+    model, batch = build(name), pairs()
+    kind = registry.resolve("objective", model.task)
+    loss = kind(kind.Config())(model, batch)
+    assert loss.n_tokens == batch.n_tokens == 8
+    loss.total.backward()
+    idle = [n for n, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert idle == []
+
+
+@every_model
+def test_the_same_seed_is_the_same_model(name: str) -> None:
+    for ours, theirs in zip(build(name).state_dict().values(), build(name).state_dict().values()):
+        assert ours.equal(theirs)
+
+
+@every_model
+def test_it_survives_being_saved(name: str, tmp_path: Path) -> None:
+    model, other, batch = build(name).eval(), build(name).eval(), pairs()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    save_tensors(tmp_path / "model.safetensors", weights_of(model))
+    weights, _ = load_tensors(tmp_path / "model.safetensors")
+    assert len({tensor.data_ptr() for tensor in model.parameters()}) == len(weights)  # tied tensors are saved once
+    load_weights(other, weights, "model.safetensors")
+    assert other(batch).equal(model(batch))
+
+
+@every_model
+def test_a_deep_copy_is_another_model(name: str) -> None:
+    model, batch = build(name).eval(), pairs()
+    before, twin = model(batch), copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.mul_(3)
+    assert model(batch).equal(before)
+    assert not twin(batch).allclose(before)
+
+
+@every_model
+def test_steps_say_what_one_pass_says(name: str) -> None:
+    model, batch = build(name).double().eval(), pairs()
+    whole, state = model(batch), model.start(batch.source, batch.source_mask)
+    for t in range(T):
+        logits, state = model.step(batch.target[:, t : t + 1], state)
+        torch.testing.assert_close(logits[:, 0], whole[:, t])
+
+
+@every_preset
+def test_a_preset_builds_and_runs_without_memory(name: str) -> None:
+    """On the meta device, which has shapes and no numbers."""
+    config = model_config(name)
+    with torch.device("meta"):
+        model = registry.resolve("model", config.kind)(config)
+        source, target = torch.zeros(B, S, dtype=torch.long), torch.zeros(B, T, dtype=torch.long)
+        logits = model(Batch(source, source == 0, target, target, n_tokens=B * T))
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+    assert logits.shape == (B, T, config.target_vocab)
+
+
+@every_preset
+def test_a_preset_says_only_what_differs_and_is_kept_by_name(name: str) -> None:
+    config = model_config(name)
+    assert config.preset == name
+    for key, value in presets()[name].items():
+        assert getattr(config, key) == value
+
+
+def test_presets_grow() -> None:
+    def count(name: str) -> int:
+        config = model_config(name)
+        with torch.device("meta"):
+            return sum(p.numel() for p in registry.resolve("model", config.kind)(config).parameters())
+
+    sizes = [count(f"transformer-{size}") for size in ("tiny", "small", "base", "big")]
+    assert sizes == sorted(sizes)
+    # Table 3 of the paper, in millions: base 65, big 213. It has one vocabulary of about 37,000.
+    assert sizes[2:] == [pytest.approx(65e6, rel=0.05), pytest.approx(213e6, rel=0.05)]

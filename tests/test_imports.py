@@ -1,0 +1,85 @@
+"""Arrows point one way: a room imports from lower ranks only, never from a sibling."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clearformer
+
+PACKAGE = Path(clearformer.__file__).parent
+
+RANKS = [
+    ["errors", "version"],
+    ["config", "registry"],
+    ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
+    ["data", "models"],
+    ["objectives", "generation", "tuning"],
+    ["training", "evaluation", "lens", "interop", "plots"],
+    ["recipe"],
+    ["prepare", "diagnosis"],
+    ["loading"],
+    ["launch", "inspection", "auto"],
+    ["verbs"],
+    ["serve"],
+    ["studio"],
+    ["cli"],
+    ["__main__"],
+]
+RANK = {room: rank for rank, rooms in enumerate(RANKS) for room in rooms}
+
+MODULES = sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
+
+
+def room(module: str) -> str:
+    """The first name of a module, except that `data.batch` is a room of its own."""
+    return module if module in RANK else module.split(".")[0]
+
+
+def imports(module: str) -> set[str]:
+    """The modules of ours that this one imports, at its top or inside a function, such as {"layers.masks"}."""
+    tree = ast.parse(PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module, f"{module} imports by a relative name"
+            inside = {f"{node.module}.{name.name}" for name in node.names}
+            found |= {name if is_module(name) else node.module for name in inside}
+    return {name.removeprefix("clearformer.") for name in found if name.split(".")[0] == "clearformer"}
+
+
+def is_module(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name != "__init__"])
+def test_a_room_imports_from_lower_ranks_only(module: str) -> None:
+    own = room(module)
+    assert own in RANK, f"a new room: give `{own}` its rank"
+    for other in imports(module):
+        assert room(other) == own or RANK[room(other)] < RANK[own], f"{module} imports {other}"
+
+
+def test_the_front_door_opens_rooms_only_when_asked() -> None:
+    look = "import sys, clearformer; print(*sorted(name for name in sys.modules if name.startswith('clearformer')))"
+    loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == ["clearformer", "clearformer.version"]
+    assert imports("registry") == {"errors"}
+
+
+@pytest.mark.parametrize("name", clearformer.__all__)
+def test_every_name_of_the_front_door_is_there(name: str) -> None:
+    assert getattr(clearformer, name) is not None
+
+
+def test_the_reader_of_imports_reads_them() -> None:
+    """Without this, a reader that found nothing would make every rule hold."""
+    assert {"data.batch", "layers.attention", "config"} <= imports("models.transformer")
+    assert "loading" in imports("cli.translate")  # inside a function
+    assert room("data.batch") == "data.batch"
+    assert room("data.collate") == "data"

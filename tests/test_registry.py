@@ -1,0 +1,72 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from clearformer import registry
+from clearformer.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def own_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten afterwards."""
+    monkeypatch.setattr(registry, "_added", {})
+
+
+SHIPPED = [(kind, name) for kind, table in registry.SHIPPED.items() for name in table]
+
+
+@pytest.mark.parametrize(("kind", "name"), SHIPPED)
+def test_everything_shipped_is_there(kind: str, name: str) -> None:
+    assert callable(registry.resolve(kind, name))
+    assert name in registry.names(kind)
+
+
+def test_names_are_sorted() -> None:
+    registry.register("model", "aardvark", object())
+    names = registry.names("model")
+    assert names == sorted(names)
+    assert names[0] == "aardvark"
+    assert "transformer" in names
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.resolve("model", "transfomer")
+    assert str(caught.value) == "there is no model called `transfomer`\nhint: did you mean `transformer`?"
+
+
+def test_a_name_like_no_other_is_answered_with_all() -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.resolve("metric", "xyz")
+    assert caught.value.hint is not None
+    assert "bleu, chrf" in caught.value.hint
+
+
+def test_a_thing_of_the_users_joins_and_is_returned() -> None:
+    class Mine:
+        pass
+
+    assert registry.register("model", "mine", Mine) is Mine
+    assert registry.resolve("model", "mine") is Mine
+    assert registry.register("model", "mine", Mine) is Mine  # a module read twice is no conflict
+    registry.register("probe", "mine", Mine)  # a new kind begins with its first thing
+    assert registry.names("probe") == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["transformer", "mine"])
+def test_a_taken_name_is_refused(name: str) -> None:
+    registry.register("model", "mine", object())
+    with pytest.raises(ConfigError, match=f"already a model called `{name}`"):
+        registry.register("model", name, object())
+
+
+def test_entry_points_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("wordcount", "collections:Counter", "clearformer.metric")
+
+    def installed(group: str, name: str | None = None) -> list[EntryPoint]:
+        return [point] if group == point.group and name in (None, point.name) else []
+
+    monkeypatch.setattr(registry, "entry_points", installed)
+    assert "wordcount" in registry.names("metric")
+    assert "wordcount" not in registry.names("model")
+    assert registry.resolve("metric", "wordcount")("aa") == {"a": 2}
