@@ -37,7 +37,7 @@ def beam_search(
         length = live.tokens.size(2)  # once extended: BOS is not counted, the new token is
         candidates = live.extend(logits, 2 * width, eos if length <= config.min_length else None)
         ended = (candidates.last == eos) | (length >= limits)[:, None]  # (B, 2W)
-        pool = pool.merge(candidates, ended & ~done[:, None], width, penalty(length, config))
+        pool = pool.merge(candidates, ended & ~done[:, None], width, penalty(length, config), eos)
         live, parents = candidates.survivors(ended, width)
         done = done | pool.is_settled(live, length, limits, config) | (length >= limits)
         n_done = int(done.sum())
@@ -112,10 +112,11 @@ class Pool:
         nothing = torch.full((n, width), NEVER, device=device)
         return cls(torch.zeros(n, width, 1, dtype=torch.long, device=device), nothing, nothing)
 
-    def merge(self, candidates: Live, ended: Tensor, width: int, norm: float) -> "Pool":
+    def merge(self, candidates: Live, ended: Tensor, width: int, norm: float, eos: int) -> "Pool":
         """Take in those of the first `width` candidates that ended, and keep the best `width` of all."""
         new = candidates.logprob[:, :width].masked_fill(~ended[:, :width], NEVER)
-        old_tokens = torch.nn.functional.pad(self.tokens, (0, 1))
+        # Filled up with EOS: a sequence cut at its limit has none of its own to say where it stopped.
+        old_tokens = torch.nn.functional.pad(self.tokens, (0, 1), value=eos)
         tokens = torch.cat([old_tokens, candidates.tokens[:, :width]], dim=1)
         logprob = torch.cat([self.logprob.to(new.dtype), new], dim=1)
         score, order = torch.cat([self.score.to(new.dtype), new / norm], dim=1).topk(width, dim=1)
@@ -123,7 +124,9 @@ class Pool:
 
     def is_settled(self, live: Live, length: int, limits: Tensor, config: DecodeConfig) -> Tensor:
         """(B,) Can no live branch displace the worst finished sequence any more?"""
-        reach = limits if config.stop == "never" and config.length_penalty > 0 else length
+        # A single branch is greedy search, which ends at its first EOS and asks no further.
+        is_patient = config.stop == "never" and config.length_penalty > 0 and config.beam > 1
+        reach = limits if is_patient else length
         return live.logprob[:, 0] / penalty(reach, config) <= self.score[:, -1]
 
     def report(self, rows: Tensor, done: Tensor, eos: int, results: list[list[Hypothesis]]) -> None:

@@ -84,7 +84,8 @@ def sample(
     while rows.numel():
         logits, state = model.step(tokens, state)  # (B, W, V)
         tokens = choose(logits).masked_fill(ended, eos)  # (B, W)
-        gained = logits.float().log_softmax(-1).gather(2, tokens[:, :, None])[:, :, 0]
+        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        gained = exact.log_softmax(-1).gather(2, tokens[:, :, None])[:, :, 0]
         logprob = logprob + gained.masked_fill(ended, 0.0)
         written = torch.cat([written, tokens[:, :, None]], dim=2)  # (B, W, T)
         ended = ended | (tokens == eos)

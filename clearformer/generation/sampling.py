@@ -31,7 +31,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 
 
 def draw(logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    flat = logits.softmax(-1).flatten(0, -2)
+    flat = logits.softmax(-1).view(-1, logits.size(-1))
     return torch.multinomial(flat, 1, generator=generator).view(logits.shape[:-1])
 
 

@@ -3,6 +3,7 @@
 Sentences are sorted by length, decoded in batches of a token budget, and returned in the order they came.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch, pad_source
 from clearformer.data.store import Ragged
-from clearformer.errors import DataError
+from clearformer.errors import ConfigError, DataError
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
 from clearformer.generation.sampling import sampler
+from clearformer.generation.scoring import target_logprobs
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import RecordingCore
 from clearformer.text import Tokenizer
@@ -71,15 +73,18 @@ class Translator:
 
     @torch.inference_mode()
     def candidates(
-        self, texts: Sequence[str], n: int = 1, tokens: int = 4096, seed: int | None = None, **settings: Any
+        self, texts: Sequence[str], n: int = 1, tokens: int | None = None, seed: int | None = None, **settings: Any
     ) -> list[list[Translation]]:
         """The n best translations (or n samples, with a temperature) of each text, best first.
 
         `tokens` bounds a batch: source positions times branches. A blank text is translated by a blank.
         """
+        if {"top_k", "top_p"} & settings.keys():
+            settings = {"temperature": 1.0, **settings}  # whoever says what to sample from wants to sample
         decode = self.decode.changed(**settings) if settings else self.decode
         if decode.temperature == 0 and n > decode.beam:
             decode = decode.changed(beam=n)
+        tokens = tokens or (65536 if self.device.type == "cuda" else 4096)
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0, [])] for _ in texts]
         ids = self.encode_sources(texts)
@@ -117,8 +122,6 @@ class Translator:
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """log p(target | source) of each given pair, natural log, by forced decoding."""
-        from clearformer.objectives.translation import target_logprobs
-
         pairs = list(zip(self.encode_sources(sources), self.target_tokenizer.encode(list(targets))))
         results = [0.0] * len(pairs)
         for rows in by_length([source + target for source, target in pairs], 4096, 1, skip_empty=False):
@@ -131,10 +134,12 @@ class Translator:
     def align(self, source: str, target: str) -> Alignment:
         """The cross-attention of every layer and head while `target` is decoded from `source`."""
         pair = (self.encode_sources([source])[0], self.target_tokenizer.encode([target])[0])
-        layers: list[MultiHeadAttention] = [block.cross for block in self.model.decoder.blocks]
-        core = layers[0].core
+        decoder = getattr(self.model, "decoder", nn.Module())
+        every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
+        if not every:
+            raise ConfigError(f"{self.name} does not attend, so nothing can be aligned", "leave --align out")
+        core = every[0].core
         recorder = RecordingCore(core)
-        every = [module for module in self.model.decoder.modules() if isinstance(module, MultiHeadAttention)]
         try:
             for layer in every:
                 layer.core = recorder
@@ -154,7 +159,7 @@ class Translator:
     def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
         """The pieces whose source embeddings point most nearly the same way as the word's, by cosine."""
         ids = self.source_tokenizer.encode([word])[0]
-        if not ids or set(ids) == {self.source_tokenizer.unk_id}:
+        if not ids or self.source_tokenizer.unk_id in ids:
             raise DataError(f"`{word}` is not in the vocabulary", "try another word, or one in the source language")
         table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
         query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
@@ -164,9 +169,13 @@ class Translator:
         return list(zip(self.source_tokenizer.pieces(best.indices.tolist()), best.values.tolist()))
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, cut to what the model's positions can hold."""
+        """Ids of each text, cut to what the model's positions can hold; a cut is warned of."""
         room = self.model.config.max_length - 1
-        return [ids[:room] for ids in self.source_tokenizer.encode(list(texts))]
+        encoded = self.source_tokenizer.encode(list(texts))
+        for text, ids in zip(texts, encoded):
+            if len(ids) > room:
+                warnings.warn(f"cut to {room:,} of its {len(ids):,} tokens: {text[:40]!r}…", stacklevel=2)
+        return [ids[:room] for ids in encoded]
 
     def batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))

@@ -48,11 +48,3 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> Te
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     return F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=epsilon)
-
-
-def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
-    """log p(y | x) of each pair (B,), by forced decoding."""
-    logprobs = model(batch).float().log_softmax(-1)  # (B, T, V)
-    real = batch.labels != IGNORE
-    chosen = logprobs.gather(2, batch.labels.clamp(min=0)[:, :, None])[:, :, 0]
-    return (chosen * real).sum(1)

@@ -1,0 +1,63 @@
+"""A model folder as Hugging Face's `save_pretrained` writes it.
+
+    config.json                     sizes and settings, in the model's own words
+    model.safetensors               the weights, or, when they are many:
+    model.safetensors.index.json    which of model-00001-of-00003.safetensors … holds which
+
+Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may run whatever its author wrote.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clearformer.checkpoint import atomically, load_tensors, write_json
+from clearformer.errors import CheckpointError
+
+
+def read_config(folder: Path, model_type: str) -> dict[str, Any]:
+    """config.json, which must be that of a `model_type`."""
+    config = read_json(folder / "config.json", f"name a folder that holds a {model_type} model")
+    if config.get("model_type") != model_type:
+        raise CheckpointError(
+            f"{folder} holds a model of type `{config.get('model_type')}`, not `{model_type}`",
+            f"name a folder whose config.json says {model_type}",
+        )
+    return config
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Every tensor by name, from one file or from all that the index names."""
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if whole.exists() or not index.exists():
+        if not whole.exists() and any(folder.glob("pytorch_model*.bin*")):
+            raise CheckpointError(
+                f"{folder} has its weights in pytorch_model.bin only, a pickle, which is never opened",
+                "save it once more with transformers: model.save_pretrained(folder)",
+            )
+        return load_tensors(whole)[0]
+    weights: dict[str, Tensor] = {}
+    for name in sorted(set(read_json(index, "download it again").get("weight_map", {}).values())):
+        if Path(name).name != name:
+            raise CheckpointError(f"{index} names `{name}`, a file outside its folder", "download it again")
+        weights |= load_tensors(folder / name)[0]
+    return weights
+
+
+def write_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """What `from_pretrained` reads. The header must say which framework wrote it, or older versions refuse the file."""
+    with atomically(folder / "model.safetensors") as draft:
+        save_file({name: tensor.cpu().contiguous() for name, tensor in weights.items()}, draft, {"format": "pt"})
+    write_json(folder / "config.json", config)
+
+
+def read_json(path: Path, hint: str) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", hint) from None
+    return table

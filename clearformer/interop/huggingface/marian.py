@@ -1,0 +1,171 @@
+"""Marian, the translation models of Helsinki-NLP/opus-mt and their kin, to ours and back.
+
+Marian is the Transformer of the paper: post-norm, no norm at the end, √D on the embeddings, and sinusoids with all
+sines before all cosines. What would surprise: a translation starts with the padding token, so that is what a search
+takes as `first`; and the head's bias, `final_logits_bias`, is a constant there and a parameter here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface.folder import read_config, read_weights, write_folder
+from clearformer.interop.names import Rows, Table, rows_of, to_ours, to_theirs
+from clearformer.models.transformer import TransformerConfig
+
+CONFIG = {
+    "vocab_size": "source_vocab",
+    "decoder_vocab_size": "target_vocab",
+    "encoder_layers": "n_encoder_layers",
+    "decoder_layers": "n_decoder_layers",
+    "d_model": "d_model",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "encoder_attention_heads": "n_heads",
+    "decoder_attention_heads": "n_heads",
+    "activation_function": "activation",
+    "max_position_embeddings": "max_length",
+    "scale_embedding": "scale_embedding",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "swish": "silu", "silu": "silu"}
+SHARE = {(True, True): "all", (False, True): "decoder", (False, False): "none"}  # encoder with decoder, with head
+FIXED: dict[str, Any] = {  # what every Marian is
+    "residual": "post",
+    "final_norm": False,
+    "norm": "layer",
+    "bias": True,
+    "positions": {"kind": "sinusoidal", "layout": "halves"},
+}
+
+SHARED, SOURCE, TARGET = "model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+HEAD, HEAD_BIAS = "lm_head.weight", "final_logits_bias"
+EMBEDDINGS: dict[str, Rows] = {
+    "all": {"target_embedding.weight": (SHARED,)},
+    "decoder": {"target_embedding.weight": (TARGET,), "source_embedding.weight": (SOURCE,)},
+    "none": {
+        "target_embedding.weight": (TARGET,),
+        "source_embedding.weight": (SOURCE,),
+        "unembedding.weight": (HEAD,),
+    },
+}
+COPIES = {"all": (SHARED, TARGET, HEAD, SOURCE), "decoder": (TARGET, HEAD), "none": ()}  # one tensor, any of its names
+ATTENTION: Table = {"qkv.": ("q_proj.", "k_proj.", "v_proj."), "out.": "out_proj."}
+ENCODER = {
+    "add_attn.norm.": "self_attn_layer_norm.",
+    "mlp.up.": "fc1.",
+    "mlp.down.": "fc2.",
+    "add_mlp.norm.": "final_layer_norm.",
+}
+DECODER = {**ENCODER, "add_cross.norm.": "encoder_attn_layer_norm."}
+
+
+def import_folder(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
+    """A Marian model as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    config = import_config(read_config(folder, "marian"), str(folder / "config.json"))
+    return config, import_weights(read_weights(folder), config, str(folder))
+
+
+def export_folder(
+    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], pad: int, eos: int, first: int
+) -> None:
+    """The folder that `MarianMTModel.from_pretrained` reads; `first` is the token a translation starts with."""
+    theirs = export_weights(weights, config)
+    precision = str(theirs[HEAD_BIAS].dtype).removeprefix("torch.")
+    write_folder(folder, {**export_config(config, pad, eos, first), "torch_dtype": precision}, theirs)
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    """What config.json says; what our configuration has no word for is refused."""
+    tied = theirs.get("share_encoder_decoder_embeddings", True), theirs.get("tie_word_embeddings", True)
+    if tied not in SHARE:
+        raise CheckpointError(
+            f"{where}: `tie_word_embeddings` is false although the embeddings of both sides are shared",
+            "only a head that shares them too can be imported",
+        )
+    theirs = {"attention_dropout": 0.0, "activation_dropout": 0.0, **theirs}
+    if tied == (True, True) or theirs.get("decoder_vocab_size") is None:
+        theirs["decoder_vocab_size"] = theirs.get("vocab_size")
+    ours: dict[str, Any] = {}
+    for name, own in CONFIG.items():
+        if theirs.get(name) is None:
+            raise CheckpointError(f"{where} lacks `{name}`", "is it the configuration of a Marian model?")
+        if ours.setdefault(own, theirs[name]) != theirs[name]:
+            raise CheckpointError(
+                f"{where}: `{name}` is {theirs[name]} on one side and {ours[own]} on the other",
+                "encoder and decoder must agree on it to be imported",
+            )
+    if ours["activation"] not in ACTIVATIONS:
+        raise CheckpointError(f"{where}: unknown activation_function `{ours['activation']}`", ", ".join(ACTIVATIONS))
+    ours["activation"] = ACTIVATIONS[ours["activation"]]
+    return TransformerConfig.parse({**ours, **FIXED, "share": SHARE[tied], "head_bias": True}, where)
+
+
+def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
+    """config.json of the same model, where Marian has one."""
+    fields = config.model_dump()
+    for name, value in FIXED.items():
+        own = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
+        if own != value:
+            raise CheckpointError(f"Marian knows no model with {name} = {own}", f"it must be {value}")
+    activations = {own: name for name, own in reversed(ACTIVATIONS.items())}  # of two names the first
+    n_kv_heads = config.n_kv_heads or config.n_heads
+    if config.activation not in activations or n_kv_heads != config.n_heads:
+        raise CheckpointError(
+            f"Marian knows no model with activation = {config.activation}, n_kv_heads = {n_kv_heads}",
+            f"the activation must be one of {', '.join(activations)}, and n_kv_heads = n_heads",
+        )
+    with_decoder, with_head = {share: tied for tied, share in SHARE.items()}[config.share]
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        **{name: fields[own] for name, own in CONFIG.items()},
+        "activation_function": activations[config.activation],
+        "share_encoder_decoder_embeddings": with_decoder,
+        "tie_word_embeddings": with_head,
+        "pad_token_id": pad,
+        "eos_token_id": eos,
+        "decoder_start_token_id": first,
+        "forced_eos_token_id": None,  # else token 0 is what a translation cut at its limit ends with
+    }
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, where: str) -> dict[str, Tensor]:
+    """Under our names. Copies of a tied tensor and tables of sinusoids, which some files hold, are left out."""
+    names = [name for name in COPIES[config.share] if name in theirs]
+    surplus = {*names, *(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))}
+    kept = {name: tensor for name, tensor in theirs.items() if name not in surplus}
+    if names:
+        kept[COPIES[config.share][0]] = theirs[names[0]]
+    bias = kept.pop(HEAD_BIAS, torch.zeros(1, config.target_vocab))  # may be absent: then it is zero
+    return {**to_ours(kept, tensor_rows(config), where), "unembedding.bias": bias.flatten()}
+
+
+def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
+    """Under their names. A model without a head bias gets one of zeros."""
+    kept = {name: tensor for name, tensor in ours.items() if name != "unembedding.bias"}
+    table = kept["target_embedding.weight"]
+    bias = ours["unembedding.bias"] if config.head_bias else table.new_zeros(config.target_vocab)
+    return {**to_theirs(kept, tensor_rows(config), "the model"), HEAD_BIAS: bias[None].clone()}
+
+
+def tensor_rows(config: TransformerConfig) -> Rows:
+    """Every tensor but the head's bias, whose shape is (V,) here and (1, V) there."""
+    rows = dict(EMBEDDINGS[config.share])
+    for i in range(config.n_encoder_layers):
+        ours, theirs = f"encoder.blocks.{i}.", f"model.encoder.layers.{i}."
+        rows |= rows_of(ours, theirs, ENCODER)
+        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
+    for i in range(config.n_decoder_layers):
+        ours, theirs = f"decoder.blocks.{i}.", f"model.decoder.layers.{i}."
+        rows |= rows_of(ours, theirs, DECODER)
+        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
+        rows |= rows_of(f"{ours}cross.", f"{theirs}encoder_attn.", ATTENTION)
+    return rows

@@ -1,0 +1,158 @@
+"""torch's own attention and Transformer, to ours and back.
+
+    MultiHeadAttention    <->    torch.nn.MultiheadAttention
+    Transformer           <->    torch.nn.Transformer
+
+torch packs queries, keys and values into one matrix as we do, so that converting is renaming. An nn.Transformer begins
+after the embeddings and ends before the head: going over leaves these behind, and coming back they are freshly drawn.
+Where one side has a bias and the other has none, it is zero.
+"""
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.errors import CheckpointError
+from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.models.transformer import Transformer, TransformerConfig
+
+Module = TypeVar("Module", bound=nn.Module)
+
+ATTENTION = {"qkv.": "in_proj_", "out.": "out_proj."}
+ENCODER = {"add_attn.norm.": "norm1.", "mlp.up.": "linear1.", "mlp.down.": "linear2.", "add_mlp.norm.": "norm2."}
+DECODER = {**ENCODER, "add_cross.norm.": "norm2.", "add_mlp.norm.": "norm3."}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
+    """The same function as `theirs`, whose `batch_first` may be either: ours always takes (B, T, D)."""
+    if theirs.in_proj_weight is None:
+        raise refusal("an nn.MultiheadAttention with keys or values of another width (kdim, vdim)")
+    if theirs.bias_k is not None or theirs.add_zero_attn:
+        raise refusal("an nn.MultiheadAttention with keys beside the positions' own (add_bias_kv, add_zero_attn)")
+    bias = theirs.in_proj_bias is not None
+    ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, bias=bias, dropout=theirs.dropout)
+    rows = common(rows_of("", "", ATTENTION), ours, theirs)
+    return filled(ours, to_ours(theirs.state_dict(), rows, "the nn.MultiheadAttention"), like=theirs)
+
+
+def export_attention(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """The same function as `ours` with torch's signature, batch first."""
+    width = ours.qkv.in_features
+    if not (ours.n_kv_heads == ours.n_heads and ours.d_head == ours.d_value == width / ours.n_heads):
+        raise refusal("attention with shared key heads, or heads that do not split the width evenly")
+    if ours.scale != 1 / sqrt(ours.d_head):
+        raise refusal(f"attention with scores scaled by {ours.scale:g} rather than 1/√K")
+    theirs = nn.MultiheadAttention(width, ours.n_heads, ours.dropout, ours.qkv.bias is not None, batch_first=True)
+    rows = common(rows_of("", "", ATTENTION), ours, theirs)
+    return filled(theirs, to_theirs(ours.state_dict(), rows, "the attention"), like=ours)
+
+
+def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
+    """Our model around their two stacks.
+
+    `settings` are those fields of TransformerConfig that `theirs` knows nothing of: vocabularies, positions, sharing.
+    """
+    ours = Transformer(implied_config(theirs, **settings))
+    rows = common(stack_rows(ours.config), ours, theirs)
+    return filled(ours, to_ours(theirs.state_dict(), rows, "the nn.Transformer"), like=theirs)
+
+
+def export_transformer(ours: Transformer) -> nn.Transformer:
+    """Our two stacks, batch first: from embedded tokens with their positions added, to what `ours.hidden` returns."""
+    c = ours.config
+    if c.activation not in ACTIVATIONS or c.norm != "layer" or (c.n_kv_heads or c.n_heads) != c.n_heads:
+        raise refusal(f"a model with activation {c.activation}, {c.norm} norm, {c.n_kv_heads or c.n_heads} key heads")
+    if c.positions.kind in ("rotary", "alibi", "t5"):
+        raise refusal(f"a model with {c.positions.kind} positions, which live inside its attention,")
+    layer: dict[str, Any] = {"d_model": c.d_model, "nhead": c.n_heads, "dim_feedforward": c.d_ff, "dropout": c.dropout}
+    layer |= {"activation": ACTIVATIONS[c.activation], "norm_first": c.residual == "pre", "batch_first": True}
+    norms = [nn.LayerNorm(c.d_model) if c.final_norm else None for _ in range(2)]
+    # Nested tensors, a fast path for padding, exist for some of these layers only and warn about the others.
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**layer), c.n_encoder_layers, norms[0], enable_nested_tensor=False
+    )
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**layer), c.n_decoder_layers, norms[1])
+    theirs = nn.Transformer(c.d_model, c.n_heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
+    for module in theirs.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = c.attention_dropout
+        elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+            module.dropout.p = c.activation_dropout
+    rows = common(stack_rows(c), ours, theirs)
+    weights = {name: tensor for name, tensor in ours.state_dict().items() if name in rows}
+    return filled(theirs, to_theirs(weights, rows, "the model"), like=ours)
+
+
+def implied_config(theirs: nn.Transformer, **settings: Any) -> TransformerConfig:
+    """What an nn.Transformer says about itself, read off its layers, which must all be alike."""
+    if not isinstance(theirs.encoder, nn.TransformerEncoder) or not isinstance(theirs.decoder, nn.TransformerDecoder):
+        raise refusal("an nn.Transformer around custom stacks")
+    found = [implied_fields(layer) for layer in (*theirs.encoder.layers, *theirs.decoder.layers)]
+    for fields in found:
+        for key, value in fields.items():
+            if value != found[0][key]:
+                raise refusal(f"an nn.Transformer whose layers disagree about {key} ({found[0][key]} and {value})")
+    norms = theirs.encoder.norm is not None, theirs.decoder.norm is not None
+    if any(isinstance(m, nn.LayerNorm) and m.eps != 1e-5 for m in theirs.modules()) or norms[0] != norms[1]:
+        raise refusal("an nn.Transformer with an epsilon other than 1e-5, or a final norm on one side only,")
+    depths = {"n_encoder_layers": len(theirs.encoder.layers), "n_decoder_layers": len(theirs.decoder.layers)}
+    return TransformerConfig.parse({**found[0], **depths, "final_norm": norms[0], **settings}, "nn.Transformer")
+
+
+def implied_fields(layer: Any) -> dict[str, Any]:
+    names = [name for name, function in ACTIVATIONS.items() if function is layer.activation]
+    if not names:
+        raise refusal(f"an nn.Transformer with activation {layer.activation}")
+    return {
+        "d_model": layer.self_attn.embed_dim,
+        "d_ff": layer.linear1.out_features,
+        "n_heads": layer.self_attn.num_heads,
+        "activation": names[0],
+        "residual": "pre" if layer.norm_first else "post",
+        "bias": layer.linear1.bias is not None,
+        "dropout": layer.dropout1.p,
+        "attention_dropout": layer.self_attn.dropout,
+        "activation_dropout": layer.dropout.p,
+    }
+
+
+def stack_rows(config: TransformerConfig) -> Rows:
+    rows: Rows = {}
+    for i in range(config.n_encoder_layers):
+        ours, theirs = f"encoder.blocks.{i}.", f"encoder.layers.{i}."
+        rows |= rows_of(ours, theirs, ENCODER)
+        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
+    for i in range(config.n_decoder_layers):
+        ours, theirs = f"decoder.blocks.{i}.", f"decoder.layers.{i}."
+        rows |= rows_of(ours, theirs, DECODER)
+        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
+        rows |= rows_of(f"{ours}cross.", f"{theirs}multihead_attn.", ATTENTION)
+    return rows | rows_of("", "", {"encoder.norm.": "encoder.norm.", "decoder.norm.": "decoder.norm."})
+
+
+def common(rows: Rows, ours: nn.Module, theirs: nn.Module) -> Rows:
+    """The rows of tensors that both sides have: not the biases, or final norms, that only one does."""
+    left, right = ours.state_dict(), theirs.state_dict()
+    return {name: names for name, names in rows.items() if name in left and all(other in right for other in names)}
+
+
+def filled(module: Module, weights: dict[str, Tensor], like: nn.Module) -> Module:
+    """`module` with these weights and no other biases, in the precision, place and mode of `like`."""
+    module.to(next(like.parameters())).train(like.training)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name in weights:
+                parameter.copy_(weights[name])
+            elif name.endswith("bias"):
+                parameter.zero_()
+    return module
+
+
+def refusal(what: str) -> CheckpointError:
+    return CheckpointError(f"{what} has no equal on the other side", "such a model cannot be converted")

@@ -1,0 +1,115 @@
+from itertools import islice
+
+import pytest
+import torch
+
+from clearformer.errors import DataError
+from clearformer.generation.decode import DecodeConfig
+from clearformer.generation.translate import Translator, by_length
+from clearformer.models.transformer import Transformer, TransformerConfig
+from clearformer.text import TextConfig
+from clearformer.text.tokenizer import train_tokenizer
+
+TEXTS = ["a cat", "the dog sat on the mat", "cats", "", "dogs eat a mat", "the", "on the mat the cat sat and sat"]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """An untrained model of characters, float64: what it says is nonsense, but always the same."""
+    tokenizer = train_tokenizer(TEXTS * 2, TextConfig(kind="char", vocab_size=101))
+    torch.manual_seed(5)
+    config = TransformerConfig(
+        source_vocab=tokenizer.vocab_size, target_vocab=tokenizer.vocab_size, n_encoder_layers=1, n_decoder_layers=2,
+        d_model=22, n_heads=2, d_ff=7, share="none", max_length=61, head_bias=True,
+    )  # fmt: skip
+    model = Transformer(config).double()
+    model.unembedding.weight.data *= 3
+    model.unembedding.bias.data[tokenizer.eos_id] = 2.0
+    for special in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id):  # they have no text
+        model.unembedding.bias.data[special] = -50.0
+    return Translator(model, tokenizer, tokenizer, DecodeConfig(beam=3, max_extra=5))
+
+
+def test_texts_come_back_in_order_and_as_if_alone(translator: Translator) -> None:
+    together = translator.candidates(TEXTS, n=3)
+    for text, found in zip(TEXTS, together, strict=True):
+        alone = translator.candidates([text], n=3)[0]
+        assert [c.text for c in found] == [c.text for c in alone]
+        assert [c.score for c in found] == pytest.approx([c.score for c in alone], abs=1e-12)
+    assert translator.translate(TEXTS) == [found[0].text for found in together]
+    assert len(set(translator.translate(TEXTS))) > 2
+
+
+def test_the_size_of_a_batch_changes_nothing(translator: Translator) -> None:
+    one_by_one, together = (translator.candidates(TEXTS, n=3, tokens=tokens) for tokens in (1, 4096))
+    assert [[c.tokens for c in found] for found in one_by_one] == [[c.tokens for c in found] for found in together]
+
+
+def test_a_blank_is_translated_by_a_blank(translator: Translator) -> None:
+    assert translator.translate([""]) == [""]
+    assert translator.translate([]) == []
+
+
+def test_more_candidates_than_beams_widen_the_beam(translator: Translator) -> None:
+    found = translator.candidates(["the cat"], n=7)[0]
+    assert len({tuple(c.tokens) for c in found}) == 7
+    assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
+
+
+def test_a_stream_is_the_same_as_a_list(translator: Translator) -> None:
+    endless = (TEXTS[i % len(TEXTS)] for i in range(10**9))  # more than could be read at once
+    streamed = list(islice(translator.stream(endless, chunk=3), 11))
+    listed = translator.candidates([TEXTS[i % len(TEXTS)] for i in range(11)])
+    assert [c[0].text for c in streamed] == [c[0].text for c in listed]
+
+
+def test_samples_follow_the_seed(translator: Translator) -> None:
+    one, again, two = (
+        [[c.text for c in found] for found in translator.candidates(TEXTS, n=5, temperature=1.0, seed=seed)]
+        for seed in (1, 1, 2)
+    )
+    assert one == again != two
+    assert all(len(found) == (5 if text else 1) for text, found in zip(TEXTS, one))
+
+
+def test_the_score_of_a_text_is_its_log_probability(translator: Translator) -> None:
+    """Forced decoding says the same as sampling did, of every sample that ended and is spelt as it was written."""
+    texts = [text for text in TEXTS if text]
+    sampled = translator.candidates(texts, n=7, temperature=1.0, seed=3)
+    spelt = translator.target_tokenizer.encode([c.text for found in sampled for c in found])
+    limits = [min(2 * (len(text) + 1) + 5, 61) for text in texts for _ in range(7)]
+    pairs = [(text, c) for text, found in zip(texts, sampled) for c in found]
+    whole = [pair for pair, ids, limit in zip(pairs, spelt, limits) if pair[1].tokens == ids and len(ids) < limit]
+    assert len({len(c.tokens) for _, c in whole}) > 3, "the toy should end at various lengths"
+    scores = translator.score([text for text, _ in whole], [c.text for _, c in whole])
+    assert scores == pytest.approx([c.logprob for _, c in whole], abs=1e-4)
+
+
+def test_alignment_shows_where_the_decoder_looked(translator: Translator) -> None:
+    before = translator.model.decoder.blocks[0].cross.core
+    alignment = translator.align("a cat", "the")
+    assert alignment.source == [*"a▁cat", "<eos>"]
+    assert alignment.target == [*"the", "<eos>"]
+    assert alignment.pattern.shape == (2, 2, 4, 6)  # layers, heads, target pieces, source pieces
+    assert torch.allclose(alignment.pattern.sum(-1), torch.ones(2, 2, 4, dtype=torch.float64))
+    assert [t for _, t in alignment.links()] == [0, 1, 2]
+    assert translator.model.decoder.blocks[0].cross.core is before
+
+
+def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:
+    found = translator.neighbours("c", n=3)
+    assert len(found) == 3
+    assert "c" not in [piece for piece, _ in found]
+    assert [likeness for _, likeness in found] == sorted((x for _, x in found), reverse=True)
+    with pytest.raises(DataError, match="not in the vocabulary"):
+        translator.neighbours("Ж")
+
+
+def test_batches_of_alike_lengths_hold_every_text_once() -> None:
+    ids = [[1] * n for n in (3, 0, 7, 2, 7, 5, 1)]
+    batches = list(by_length(ids, tokens=32, width=2))
+    assert [len(ids[batch[0]]) for batch in batches] == sorted((len(ids[b[0]]) for b in batches), reverse=True)
+    assert sorted(row for batch in batches for row in batch) == [0, 2, 3, 4, 5, 6]
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * 2 * (1 + max(len(ids[row]) for row in batch)) <= 32
+    assert 1 in [row for batch in by_length(ids, 32, 2, skip_empty=False) for row in batch]

@@ -1,0 +1,161 @@
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clearformer.data.batch import Batch
+from clearformer.errors import CheckpointError
+from clearformer.interop.torch_nn import (
+    export_attention,
+    export_transformer,
+    implied_config,
+    import_attention,
+    import_transformer,
+)
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.masks import Causal, Padding
+from clearformer.models.transformer import Transformer, TransformerConfig
+
+B, T, S, H, K, F, V = 2, 3, 5, 7, 11, 13, 17
+D = H * K
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch's advice to itself
+PRECISIONS = [torch.float32, torch.float64]
+
+
+def assert_close(a: Tensor, b: Tensor) -> None:
+    """The bar: 1e-5 relative to the largest in float32, 1e-10 in float64."""
+    bound = 1e-5 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-10
+    assert (a - b).abs().max().item() <= bound
+
+
+def shaken(module: Any, dtype: torch.dtype, seed: int = 0) -> Any:
+    """Every parameter random, biases and norms too: what starts as zero or one would hide a mistake."""
+    torch.manual_seed(seed)
+    module.to(dtype).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, mean=0.1 if parameter.dim() == 1 else 0.0, std=0.3)
+    return module
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_attention_is_torchs_both_ways(dtype: torch.dtype, bias: bool) -> None:
+    theirs = shaken(nn.MultiheadAttention(D, H, bias=bias, batch_first=True), dtype)
+    ours = import_attention(theirs)
+    back = export_attention(ours)
+    x, memory = torch.randn(B, T, D, dtype=dtype), torch.randn(B, S, D, dtype=dtype)
+    keys = torch.tensor([[True] * S, [True] * 2 + [False] * 3])
+    for other in (theirs, back):
+        expected = other(x, memory, memory, key_padding_mask=~keys, need_weights=False)[0]
+        assert_close(ours(x, memory, Padding(keys).dense(T, S)), expected)
+        ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
+        assert_close(ours(x, None, Causal().dense(T, T)), other(x, x, x, attn_mask=ahead, need_weights=False)[0])
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(back.state_dict()[name], tensor)
+
+
+def test_attention_that_torch_has_not_is_refused() -> None:
+    for module in (
+        nn.MultiheadAttention(D, H, kdim=D + 1),
+        nn.MultiheadAttention(D, H, add_bias_kv=True),
+        nn.MultiheadAttention(D, H, add_zero_attn=True),
+    ):
+        with pytest.raises(CheckpointError, match="no equal"):
+            import_attention(module)
+    for ours in (MultiHeadAttention(12, 6, n_kv_heads=2), MultiHeadAttention(12, 6, scale=1.0)):
+        with pytest.raises(CheckpointError, match="no equal"):
+            export_attention(ours)
+
+
+def batch_of_tokens() -> Batch:
+    source, target = torch.randint(V, (B, S)), torch.randint(V, (B, T))
+    source_mask = torch.tensor([[True] * S, [True] * 3 + [False] * 2])
+    return Batch(source, source_mask, target, target)
+
+
+def hidden_of(theirs: nn.Transformer, ours: Transformer, batch: Batch) -> Tensor:
+    """What torch's stacks make of our embeddings, with positions already added."""
+
+    def embedded(tokens: Tensor, side: str) -> Tensor:
+        x = getattr(ours, f"{side}_embedding")(tokens)
+        x = ours.encoder.positions.add(x, torch.arange(tokens.size(1)))
+        return x if theirs.batch_first else x.transpose(0, 1)
+
+    result: Tensor = theirs(
+        embedded(batch.source, "source"),
+        embedded(batch.target, "target"),
+        tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
+        src_key_padding_mask=~batch.source_mask,
+        memory_key_padding_mask=~batch.source_mask,
+    )
+    return result if theirs.batch_first else result.transpose(0, 1)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize(
+    ("norm_first", "activation", "bias", "batch_first"),
+    list(product([True, False], ["relu", "gelu"], [True, False], [True, False])),
+)
+def test_transformer_is_torchs_both_ways(
+    dtype: torch.dtype, norm_first: bool, activation: str, bias: bool, batch_first: bool
+) -> None:
+    theirs = nn.Transformer(
+        D, H, 2, 1, F, activation=activation, norm_first=norm_first, bias=bias, batch_first=batch_first
+    )
+    shaken(theirs, dtype)
+    ours = import_transformer(theirs, source_vocab=V, target_vocab=V, share="decoder", dropout=0.2)
+    assert (ours.config.residual, ours.config.activation) == ("pre" if norm_first else "post", activation)
+    assert (ours.config.n_encoder_layers, ours.config.n_decoder_layers, ours.config.bias) == (2, 1, bias)
+    batch = batch_of_tokens()
+    hidden = ours.hidden(batch)
+    assert hidden.dtype == dtype
+    assert_close(hidden, hidden_of(theirs, ours, batch))
+    back = export_transformer(ours)
+    assert_close(hidden_of(back, ours, batch), hidden)
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(back.state_dict()[name], tensor)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("residual", ["pre", "post"])
+@pytest.mark.parametrize("final_norm", [True, False])
+def test_our_transformer_survives_the_journey(dtype: torch.dtype, residual: str, final_norm: bool) -> None:
+    settings: dict[str, Any] = {"source_vocab": V, "target_vocab": V, "share": "none", "max_length": S}
+    config = TransformerConfig(
+        **settings, n_encoder_layers=1, n_decoder_layers=2, d_model=D, d_ff=F, n_heads=H, activation="silu",
+        residual=residual, final_norm=final_norm, dropout=0.1, attention_dropout=0.2, activation_dropout=0.3,
+    )  # fmt: skip
+    ours = shaken(Transformer(config), dtype)
+    theirs = export_transformer(ours)
+    batch = batch_of_tokens()
+    assert_close(hidden_of(theirs, ours, batch), ours.hidden(batch))
+    assert implied_config(theirs, **settings) == config
+    back = import_transformer(theirs, **settings).state_dict()
+    for name, tensor in ours.state_dict().items():
+        if name.startswith(("encoder", "decoder")):
+            assert torch.equal(back[name], tensor)
+
+
+@pytest.mark.parametrize(
+    "field", [{"activation": "swiglu"}, {"norm": "rms"}, {"n_kv_heads": 2}, {"positions": {"kind": "rotary"}}]
+)
+def test_what_torch_cannot_express_is_refused(field: dict[str, Any]) -> None:
+    config = TransformerConfig(d_model=12, n_heads=6, n_encoder_layers=1, n_decoder_layers=1, **field)
+    with pytest.raises(CheckpointError, match="no equal"), torch.device("meta"):
+        export_transformer(Transformer(config))
+
+
+def test_what_we_cannot_express_is_refused() -> None:
+    uneven = nn.Transformer(D, H, 1, 1, F, batch_first=True)
+    uneven.decoder.layers[0].linear1 = nn.Linear(D, F + 1)
+    with pytest.raises(CheckpointError, match="d_ff"):
+        import_transformer(uneven)
+    for theirs in (
+        nn.Transformer(D, H, 1, 1, F, activation=torch.tanh, batch_first=True),
+        nn.Transformer(D, H, 1, 1, F, layer_norm_eps=1e-3, batch_first=True),
+        nn.Transformer(D, H, custom_encoder=nn.Identity(), custom_decoder=nn.Identity(), batch_first=True),
+    ):
+        with pytest.raises(CheckpointError, match="no equal"):
+            import_transformer(theirs)
