@@ -1,9 +1,11 @@
 """Clearformer: train, fine-tune, run and see through Transformers, on your own data.
 
     import clearformer
-    clearformer.load("runs/m30k").translate(["A man is riding a bike."], beam=5)
+    report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
+    clearformer.load("runs/mine").translate(["A man is riding a bike."], beam=5)
 
-Names are imported when first used, so that `import clearformer` itself costs nothing.
+Every verb of the command line has its twin here. Names are imported when first used, so that `import clearformer`
+itself costs nothing; no module bears the name of a function, or importing it would hide the function.
 """
 
 from importlib import import_module
@@ -12,15 +14,16 @@ from typing import Any
 from clearformer.version import __version__
 
 _WHERE = {
-    "load": "clearformer.load",
-    "train": "clearformer.launch",
-    "finetune": "clearformer.launch",
-    "Recipe": "clearformer.recipe",
-    "inspect": "clearformer.inspect",
-    "evaluate": "clearformer.evaluation.evaluate",
-    "doctor": "clearformer.doctor",
-    "register": "clearformer.registry",
-    "ClearformerError": "clearformer.errors",
+    "ClearformerError": "clearformer.errors:ClearformerError",
+    "Recipe": "clearformer.recipe:Recipe",
+    "doctor": "clearformer.diagnosis:examine",
+    "evaluate": "clearformer.verbs:evaluate",
+    "finetune": "clearformer.verbs:finetune",
+    "inspect": "clearformer.inspection:inspect",
+    "load": "clearformer.loading:load",
+    "plan": "clearformer.verbs:plan",
+    "register": "clearformer.registry:register",
+    "train": "clearformer.verbs:train",
 }
 
 __all__ = ["__version__", *_WHERE]
@@ -28,5 +31,6 @@ __all__ = ["__version__", *_WHERE]
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+        module, attribute = _WHERE[name].split(":")
+        return getattr(import_module(module), attribute)
     raise AttributeError(f"module 'clearformer' has no attribute {name!r}")

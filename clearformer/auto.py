@@ -15,7 +15,7 @@ from typing import Any
 from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Tally
 from clearformer.prepare import examples
-from clearformer.recipe import Recipe, override
+from clearformer.recipe import Recipe, model_key, override
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
 
@@ -35,31 +35,44 @@ def plan(
 ) -> Recipe:
     """The recipe for these corpora ({"train": {"path": …}, …}); `settings` override what was chosen."""
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
-    n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
+    named = {model_key(model): model} if model else {}
+    asked = override(table | {"model": named}, settings)
+    is_ours = not {"kind", "preset"} & asked["model"].keys()  # the size is for us to choose
+    smallest = {"preset": SIZES[0][1]} if is_ours else named
+    # Parsed once beforehand, so that a misspelt key is found before a large corpus is read.
+    draft = Recipe.parse(override(table | {"model": smallest}, settings), "--set")
+    n_pairs, n_chars = survey(draft)
     _, size, vocab, dropout, tokens, passes, lr = next(row for row in SIZES if n_pairs <= row[0])
     per_pair = max(4.0, n_chars / n_pairs / 4)  # about four characters a piece
-    steps = max(500, round(passes * n_pairs * per_pair / (0.9 * tokens), -2))
-    every = max(50, min(1000, round(steps / 40, -1)))
+    steps = int(max(500, round(passes * n_pairs * per_pair / (0.9 * tokens), -2)))
+    every = int(max(50, min(1000, round(steps / 40, -1))))
+    fits = {"dropout": dropout, "share": "all" if draft.text.shared else "decoder"}  # if the model knows such keys
+    fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
     table |= {
-        "text": {"kind": "bpe", "vocab_size": vocab, "strict": False},
-        "model": {"preset": model or size, "dropout": dropout},
+        # A vocabulary of the size that the user asks for is meant; one of our choice may come out smaller.
+        "text": {"kind": "bpe", "vocab_size": vocab, "strict": "vocab_size" in asked.get("text", {})},
+        "model": {**fits, **({"preset": size} if is_ours else named)},
         "optim": {"lr": lr},
-        "schedule": {"warmup": int(min(4000, max(100, steps // 10)))},
+        "schedule": {"warmup": min(4000, max(100, steps // 10))},
         "train": {
             "tokens": tokens,
-            "steps": int(steps),
-            "validate_every": int(every),
-            "save_every": int(every),
-            "log_every": int(min(50, every)),
+            "steps": steps,
+            "validate_every": every,
+            "save_every": every,
+            "log_every": min(50, every),
             "patience": 10,
         },
     }
+    recipe = Recipe.parse(override(table, settings), "--set")
+    passes = round(recipe.train.steps * 0.9 * recipe.train.tokens / (n_pairs * per_pair))
     console.print(
-        f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {model or size}, dropout {dropout}, "
-        f"a shared vocabulary of at most {vocab:,} BPE pieces, {tokens:,} tokens a side and step, {int(steps):,} steps "
-        f"(about {passes} passes), peak learning rate {lr:g}, on {pick_device(device)}"
+        f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {recipe.model.preset or recipe.model.kind}, "
+        f"{'one vocabulary' if recipe.text.shared else 'two vocabularies'} of at most {recipe.text.vocab_size:,} "
+        f"{recipe.text.kind} pieces, {recipe.train.tokens:,} tokens a side and step, {recipe.train.steps:,} steps "
+        f"(about {passes:,} passes), peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
+        markup=False,
     )
-    return Recipe.parse(override(table, settings), "--set")
+    return recipe
 
 
 def survey(recipe: Recipe) -> tuple[int, int]:
@@ -76,26 +89,22 @@ def plan_finetune(
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = Recipe.read(RunFolder(start).recipe)
-    table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
-    n_pairs, n_chars = survey(Recipe.parse(table, "--pairs"))
+    kept = ("text", "model", "decode", "evaluate", "objective")
+    table: dict[str, Any] = {name: value for name, value in old.tables().items() if name in kept}
+    table["data"] = {split: dict(source) for split, source in sources.items()}
+    n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))
-    kept = {
-        name: getattr(old, name).model_dump(mode="json", exclude_none=True)
-        for name in ("text", "model", "decode", "evaluate", "objective")
-    }
-    table |= kept | {
+    every = max(20, steps // 20)
+    table |= {
         "optim": {"lr": old.optim.lr / 10},
         "schedule": {"kind": "cosine", "warmup": min(100, steps // 10)},
-        "train": {
-            "tokens": tokens,
-            "steps": steps,
-            "validate_every": max(20, steps // 20),
-            "save_every": max(20, steps // 20),
-            "patience": 5,
-        },
+        "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }
+    recipe = Recipe.parse(override(table, settings), "--set")
     console.print(
-        f"{n_pairs:,} pairs: {steps:,} steps of {tokens:,} tokens a side, peak learning rate {old.optim.lr / 10:g}"
+        f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: from {start}, {recipe.train.tokens:,} tokens a side "
+        f"and step, {recipe.train.steps:,} steps, peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
+        markup=False,
     )
-    return Recipe.parse(override(table, settings), "--set")
+    return recipe

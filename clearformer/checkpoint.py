@@ -14,8 +14,9 @@ ever pickled or unpickled.
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no recipe.toml", "name the --out folder of a training"
             )
 
+    def sweep(self) -> None:
+        """Remove what a process left half-written when it was killed: drafts, .<name>.<number or folder>."""
+        for folder in (self.path, self.data):
+            for ending in ("toml", "json", "jsonl", "safetensors"):
+                for draft in folder.glob(f".*.{ending}.*"):
+                    if draft.is_dir():
+                        shutil.rmtree(draft)
+                    elif draft.suffix[1:].isdigit():
+                        draft.unlink()
+
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
@@ -69,7 +80,8 @@ def atomically(path: Path) -> Iterator[Path]:
             f"{path} cannot be written: {reason}", "free some space; what was saved before is untouched"
         ) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -105,7 +117,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
-    """Fill the model; a name or shape that does not fit is said by name. Tied weights are stored once."""
+    """Fill the model, sliced or not; what does not fit is said by name. Tied weights are stored once."""
     own = dict(model.state_dict())
     expected = set(unique_names(model))
     missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(own))
@@ -122,7 +134,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
                 f"{where} does not fit the model: `{name}` is {tuple(tensor.shape)}, not {tuple(own[name].shape)}",
                 "the sizes in recipe.toml, or the tokenizer, are those of another run",
             )
-    model.load_state_dict(dict(weights), strict=False)
+    model.load_state_dict({name: like(tensor, own[name]) for name, tensor in weights.items()}, strict=False)
 
 
 def unique_names(model: nn.Module) -> list[str]:
@@ -136,6 +148,21 @@ def unique_names(model: nn.Module) -> list[str]:
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     state = model.state_dict()
     return {name: state[name] for name in unique_names(model)}
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor of which this rank may hold a slice. All ranks must ask for it together."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor sliced over the ranks as `other` is; each rank cuts its slice from its own copy."""
+    if not hasattr(other, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(other, DTensor)
+    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 
 
 def versions() -> dict[str, str]:

@@ -2,59 +2,77 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder, load_tensors, load_weights, versions, write_json, write_text
+from clearformer.checkpoint import RunFolder, load_weights, versions, write_json, write_text
 from clearformer.data.collate import TokenBatches
-from clearformer.errors import CheckpointError
+from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
-from clearformer.load import build_model, load
+from clearformer.loading import build_model, load
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.plots.curves import plot_curves
-from clearformer.prepare import Corpus, CorpusSteps, prepare
+from clearformer.prepare import Corpus, CorpusSteps, discard, prepare, test_pairs
 from clearformer.recipe import Recipe
 from clearformer.registry import resolve
+from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Interrupted, Progress, Trainer
-from clearformer.training.precision import autocast, make_deterministic, pick_device
+from clearformer.training.precision import autocast, built_in, make_deterministic, pick_device
+
+SCORES = ("loss", "bleu", "chrf")  # what `validation` gives
 
 
 def train(
     recipe: Recipe, out: Path, resume: bool = False, device: str = "auto", start: Path | None = None
 ) -> dict[str, Any]:
     """Run a recipe into a folder; returns the report. `start` is a run whose weights and tokenizer to go on from."""
-    run, where = RunFolder(out), pick_device(device)
+    where = pick_device(device)
     world = join_world(where)
     try:
-        if resume:
-            run.require()
-        elif run.last.exists():
-            raise CheckpointError(
-                f"{out} holds a training already", "add --resume to go on with it, or choose another --out"
-            )
+        run = RunFolder(world.agree(out))
+        open_folder(run, recipe, resume, world, start)
         if recipe.train.deterministic:
             make_deterministic()
         trainer, corpus, recipe = set_up(recipe, run, where, world, start)
         if resume and run.last.exists():
             trainer.resume()
-            console.print(f"resumed at step {trainer.progress.step:,}")
-        try:
-            progress = trainer.train(
-                CorpusSteps(corpus, recipe.train.tokens, recipe.train.seed, recipe.train.accumulation, world)
-            )
-        except Interrupted:
-            console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with: --resume --out {out}")
-            raise
-        return finish(recipe, run, progress, where) if world.is_first else {}
+            console.print(f"resumed at step {trainer.progress.step:,} of {recipe.train.steps:,}")
+        elif start is not None:
+            trainer.save()  # from here on the folder stands by itself, whatever becomes of `start`
+        if world.is_first:
+            write_text(run.recipe, recipe.dump())
+        steps = CorpusSteps(corpus, recipe.train.tokens, recipe.train.seed, recipe.train.accumulation, world)
+        progress = trainer.train(steps)
+    except Interrupted:
+        console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with: --resume --out {run.path}")
+        raise
     finally:
         leave_world()
+    return finish(recipe, run, progress, where) if world.is_first else {}
+
+
+def open_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World, start: Path | None) -> None:
+    """See that the folder may be trained into, clear away what a killed process left, and say what is being made."""
+    if resume:
+        run.require()
+    elif run.last.exists() or (start is not None and start.resolve() == run.path.resolve()):
+        raise CheckpointError(
+            f"{run.path} holds a training already", "add --resume to go on with it, or choose another --out"
+        )
+    world.barrier()
+    if not world.is_first:
+        return
+    run.sweep()
+    if not resume:
+        discard(run)
+        if start is None:
+            write_text(run.recipe, recipe.dump())  # a kill during preparation, too, can be resumed
 
 
 def set_up(
@@ -67,22 +85,21 @@ def set_up(
     world.barrier()
     corpus = prepare(recipe, run)
     vocab = {"source_vocab": corpus.source_tokenizer.vocab_size, "target_vocab": corpus.target_tokenizer.vocab_size}
-    recipe = recipe.with_model(**vocab) if base is None else replace(recipe, model=base.model.config)
-    if world.is_first:
-        write_text(run.recipe, recipe.dump())
+    recipe = recipe.with_model(**vocab)
     torch.manual_seed(recipe.train.seed)
-    model = build_model(recipe.model).to(device)
+    with built_in(recipe.train.precision):
+        model = build_model(recipe.model).to(device)
     if base is not None:
-        load_weights(model, load_tensors(RunFolder(start).model)[0], str(start))  # type: ignore[arg-type]
-    if recipe.train.precision == "float64":
-        model = model.double()
+        load_weights(model, base.model.state_dict(), str(start))
     if world.is_first:
         announce(recipe, corpus, model, device, world)
+    objective = resolve("objective", recipe.objective.kind)(recipe.objective)
+    how = recipe.train.compile
+    if how == "auto":
+        how = "whole" if device.type == "cuda" and not recipe.train.deterministic else "off"
+    objective = compiled(objective, model, how)
     if recipe.train.parallel == "shard" and world.size > 1:
         shard(model, device)
-    if recipe.train.compile == "on" or (recipe.train.compile == "auto" and device.type == "cuda"):
-        compile_blocks(model)
-    objective = resolve("objective", recipe.objective.kind)(recipe.objective)
     trainer = Trainer(
         model,
         objective,
@@ -93,17 +110,9 @@ def set_up(
         device,
         world,
         validation(recipe, corpus, device),
-        recipe.optim.lr,
+        {"tokenizers": [corpus.source_tokenizer.fingerprint(), corpus.target_tokenizer.fingerprint()]},
     )
     return trainer, corpus, recipe
-
-
-def compile_blocks(model: nn.Module) -> None:
-    """Compile each block by itself: one graph serves all blocks of a kind, and the loop around them stays Python."""
-    for module in model.modules():
-        if isinstance(module, nn.ModuleList):
-            for block in module:
-                block.compile(dynamic=True)
 
 
 def announce(recipe: Recipe, corpus: Corpus, model: nn.Module, device: torch.device, world: World) -> None:
@@ -113,7 +122,7 @@ def announce(recipe: Recipe, corpus: Corpus, model: nn.Module, device: torch.dev
     per_epoch = len(batches.steps(0, recipe.train.accumulation * world.size))
     console.print(
         f"{len(corpus.train):,} training pairs, vocabulary {corpus.target_tokenizer.vocab_size:,}; "
-        f"{recipe.model.preset or recipe.model.kind} with {n_parameters:,} parameters on {device}"
+        f"{getattr(recipe.model, 'preset', None) or recipe.model.kind} with {n_parameters:,} parameters on {device}"
         f"{f' and {world.size - 1} more' if world.size > 1 else ''}; "
         f"{recipe.train.steps:,} steps, {per_epoch:,} an epoch, {batches.padding():.1%} padding"
     )
@@ -121,6 +130,10 @@ def announce(recipe: Recipe, corpus: Corpus, model: nn.Module, device: torch.dev
 
 def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable[[nn.Module, int], dict[str, float]]:
     """Loss without smoothing over the whole validation set, and BLEU and a sample translation on its first part."""
+    if recipe.train.metric not in SCORES:
+        raise ConfigError(
+            f"[train] metric = `{recipe.train.metric}` is not validated", suggest(recipe.train.metric, SCORES)
+        )
     plain = Translation(TranslationConfig(label_smoothing=0.0))
     batches = TokenBatches(corpus.valid.lengths, recipe.train.tokens, 0).epoch(0)
     text = corpus.valid_text[: recipe.evaluate.max_validation]
@@ -129,7 +142,7 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
     @torch.no_grad()
     def validate(model: nn.Module, step: int) -> dict[str, float]:
         total, count = 0.0, 0
-        with autocast(device, recipe.train.precision):
+        with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
             for rows in batches:
                 loss, n = plain(model, corpus.batch(corpus.valid, rows).to(device))
                 total, count = total + float(loss), count + n
@@ -163,9 +176,7 @@ def finish(recipe: Recipe, run: RunFolder, progress: Progress, device: torch.dev
         "versions": versions(),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
-    test = recipe.data.source("test")
-    if test is not None:
-        pairs = list(test.read())
+    if pairs := test_pairs(recipe, run):
         references = [[plain_reference(pair.target, recipe) for pair in pairs]]
         scores = evaluate(translator, [pair.source for pair in pairs], references, recipe.evaluate)
         report["test"] = {name: value for name, value in scores.items() if name != "translations"}

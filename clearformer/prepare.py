@@ -14,11 +14,11 @@ from itertools import islice
 
 import numpy as np
 
-from clearformer.checkpoint import RunFolder, write_json
+from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.data.batch import Batch
 from clearformer.data.collate import TokenBatches, pad_batch
-from clearformer.data.sources import Example, Tally
-from clearformer.data.split import held_out
+from clearformer.data.sources import Example, Tally, read_pairs
+from clearformer.data.split import place
 from clearformer.data.store import PairStore, StoreWriter
 from clearformer.errors import DataError
 from clearformer.recipe import Recipe
@@ -51,6 +51,11 @@ def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokeniz
         fraction = 0.0 if recipe.data.valid is not None else recipe.data.share(count_pairs(recipe))
         source, target = tokenizers or learn_tokenizers(recipe, fraction)
         save_tokenizers(run, source, target)
+        if fraction and recipe.data.held_out_test:
+            pairs = (
+                json.dumps(pair._asdict(), ensure_ascii=False) for pair in examples(recipe, "test", fraction, Tally())
+            )
+            write_text(run.data / "test.jsonl", "".join(f"{pair}\n" for pair in pairs))
         for split in SPLITS:  # train comes last: once it is there, everything is
             encode_split(recipe, split, fraction, source, target, run)
     source, target = load_tokenizers(run)
@@ -60,8 +65,23 @@ def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokeniz
     )
 
 
+def discard(run: RunFolder) -> None:
+    """Forget a preparation that another training left, so that the corpus is read again."""
+    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json", "data/train.safetensors"):
+        (run.path / name).unlink(missing_ok=True)
+
+
 def is_prepared(run: RunFolder) -> bool:
     return (run.data / "train.safetensors").exists()
+
+
+def test_pairs(recipe: Recipe, run: RunFolder) -> list[Example]:
+    """The pairs to test on at the end: the recipe's own, or those held out; none if there are neither."""
+    own = recipe.data.source("test")
+    if own is not None:
+        return list(own.read())
+    kept = run.data / "test.jsonl"
+    return list(read_pairs(kept, ("source", "target"))) if kept.exists() else []
 
 
 def count_pairs(recipe: Recipe) -> int:
@@ -69,12 +89,18 @@ def count_pairs(recipe: Recipe) -> int:
 
 
 def examples(recipe: Recipe, split: str, fraction: float, tally: Tally) -> Iterator[Example]:
-    """The filtered pairs of a split. With a fraction, the validation pairs are that share of the training corpus."""
+    """The filtered pairs of a split. With a fraction, validation and test are held out of the training corpus."""
     source = recipe.data.source("train" if fraction else split)
     assert source is not None
     for example in recipe.data.filter.keep(source.read(), tally):
-        if not fraction or held_out(example.source, recipe.train.seed, fraction) == (split == "valid"):
+        if part_of(example.source, fraction, recipe.data.held_out_test if fraction else 0.0) in (split, None):
             yield example
+
+
+def part_of(source: str, valid: float, test: float) -> str | None:
+    """The split of a sentence when these shares are held out, the same for every seed; None when there is no share."""
+    at = place(source)
+    return None if not valid + test else "valid" if at < valid else "test" if at < valid + test else "train"
 
 
 def learn_tokenizers(recipe: Recipe, fraction: float) -> tuple[Tokenizer, Tokenizer]:
@@ -110,9 +136,8 @@ def encode_split(
             if not text:
                 raise DataError("there is nothing to validate on", "give a validation file, or more pairs")
             write_json(run.data / "valid.json", text)
-    console.print(
-        f"{split}: {tally.describe() if not fraction or split == 'train' else f'{len(text):,} pairs held out'}"
-    )
+    kept = f", {writer.count:,} of them for {split}" if fraction else ""
+    console.print(f"{split}: {tally.describe()}{kept}")
 
 
 def save_tokenizers(run: RunFolder, source: Tokenizer, target: Tokenizer) -> None:

@@ -43,6 +43,7 @@ class DataConfig(Config):
     valid: PairSource | None = None
     test: PairSource | None = None
     held_out: float | None = Field(None, gt=0, lt=1, description="share kept for validation when there is no valid set")
+    held_out_test: float = Field(0.0, ge=0, lt=1, description="share kept for the test when there is no test set")
     filter: Filter = Filter()
 
     def source(self, split: str) -> PairSource | None:
@@ -91,21 +92,24 @@ class Recipe:
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(
-                f"{path} cannot be read: {error}", "give the path of a recipe, such as recipes/*.toml"
+                f"{path} cannot be read: {reason}", "give the path of a recipe, a TOML file such as those in recipes/"
             ) from None
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path} is not valid TOML: {error}") from None
-        return cls.parse(override(table, overrides), str(path))
+            raise ConfigError(f"{path} is not valid TOML: {error}", "a recipe has lines such as: steps = 500") from None
+        return cls.parse(override(table, overrides), f"{path} with --set" if overrides else str(path))
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str) -> Self:
         known = [field.name for field in fields(cls)]
         for section in table:
             if section not in known:
-                raise ConfigError(f"{where} has no table [{section}]", suggest(section, known))
+                raise ConfigError(f"{where}: there is no table [{section}]", suggest(section, known))
+            if not isinstance(table[section], Mapping):
+                raise ConfigError(f"{where}: `{section}` is not a table", f"write its keys under [{section}]")
         if "data" not in table:
-            raise ConfigError(f"{where} has no table [data]", 'it needs at least: [data] train = {path = "pairs.tsv"}')
+            raise ConfigError(f"{where}: the table [data] is missing", 'for example: data.train.path = "pairs.tsv"')
         made: dict[str, Any] = {
             name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
         }
@@ -118,16 +122,23 @@ class Recipe:
 
     def dump(self) -> str:
         """The recipe as TOML, every field written out; what is None is left out, as TOML has no word for it."""
-        tables = {f.name: getattr(self, f.name).model_dump(mode="json", exclude_none=True) for f in fields(self)}
-        return tomli_w.dumps(tables)
+        return tomli_w.dumps(self.tables())
+
+    def tables(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {f.name: getattr(self, f.name).model_dump(mode="json", exclude_none=True) for f in fields(self)}
 
 
 def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> Any:
     """A section whose `kind` names the class that configures it; a model may start from a preset."""
     table = dict(table)
     if section == "model" and table.get("preset"):
-        table = {**preset(table["preset"], where), **table}
-    return resolve(section, str(table.setdefault("kind", default))).Config.parse(table, where)
+        table = {**preset(str(table["preset"]), where), **table}
+    kind = str(table.setdefault("kind", default))
+    if kind not in names(section):
+        hint = f"{suggest(kind, names(section))}; a class of your own is registered by --plugin MODULE"
+        raise ConfigError(f"{where} there is no {section} called `{kind}`", hint)
+    return resolve(section, kind).Config.parse(table, where)
 
 
 @cache
@@ -140,7 +151,7 @@ def presets() -> dict[str, dict[str, Any]]:
     return found
 
 
-def preset(name: str, where: str = "--model") -> dict[str, Any]:
+def preset(name: str, where: str) -> dict[str, Any]:
     if name not in presets():
         raise ConfigError(f"{where} there is no preset called `{name}`", suggest(name, presets()))
     return presets()[name]
@@ -148,9 +159,12 @@ def preset(name: str, where: str = "--model") -> dict[str, Any]:
 
 def model_config(name: str) -> Any:
     """The configuration behind a preset's or a model kind's name."""
-    if name in names("model"):
-        return resolve("model", name).Config()
-    return choose("model", {"preset": name}, CHOSEN["model"], f"`{name}`:")
+    return choose("model", {model_key(name): name}, CHOSEN["model"], "[model]")
+
+
+def model_key(name: str) -> str:
+    """Which key of [model] a name is for: a `kind`, such as a class of the user's, or else a `preset`."""
+    return "kind" if name in names("model") else "preset"
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -167,7 +181,9 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
             value = text.strip()
         place = result
         for part in path[:-1]:
-            place[part] = dict(place.get(part) or {})
-            place = place[part]
+            inner = place.get(part, {})
+            if not isinstance(inner, Mapping):
+                raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` itself")
+            place[part] = place = dict(inner)
         place[path[-1]] = value
     return result

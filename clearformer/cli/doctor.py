@@ -6,10 +6,14 @@ from clearformer.cli.options import Json
 
 @app.command()
 def doctor(json: Json = False) -> None:
-    """Say what this machine has and which fast paths are on."""
+    """Say what this machine has, and which fast paths are on.
+
+    \b
+    clearformer doctor
+    """
     from json import dumps
 
-    from clearformer.doctor import describe, examine
+    from clearformer.diagnosis import describe, examine
 
     report = examine()
     print(dumps(report) if json else "\n".join(describe(report)))

@@ -10,19 +10,21 @@ from clearformer.cli.options import Json
 
 @app.command()
 def inspect(
-    name: Annotated[str, typer.Argument(help="A run folder, a bundled model or a preset.")],
-    length: Annotated[int, typer.Option(min=1, help="Tokens a side, for shapes and multiplications.")] = 32,
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder, a bundled model, a preset or a kind.")],
+    length: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens a side, for shapes and products.")] = 32,
     json: Json = False,
 ) -> None:
-    """Show a model's layers: output shapes, parameters, multiplications.
+    """Show a model's layers: shapes, parameters, products.
 
-    clearformer inspect runs/m30k
+    For one sentence pair; nothing is computed, so that large models cost nothing to look at.
 
-    clearformer inspect transformer-base --json
+    \b
+    clearformer inspect transformer-base
+    clearformer inspect runs/m30k --length 20 --json
     """
     from json import dumps
 
-    from clearformer.inspect import inspect as take_apart
+    from clearformer.inspection import inspect as take_apart
 
     result = take_apart(name, length)
     if json:

@@ -10,23 +10,26 @@ from clearformer.cli.options import Json, Model
 
 @app.command()
 def neighbours(
-    word: Annotated[str, typer.Argument(help="A word of the source language.")],
+    word: Annotated[str, typer.Argument(metavar="WORD", help="A word of the source language.")],
     model: Model,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 10,
+    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many.")] = 10,
     json: Json = False,
 ) -> None:
-    """Words near a word, by the cosine of their embeddings.
+    """Show the words nearest to a word, by their embeddings.
 
+    The number before each is the cosine between the two.
+
+    \b
     clearformer neighbours --model runs/m30k bike
     """
     from json import dumps
 
-    from clearformer.load import load
+    from clearformer.loading import load
 
     found = load(model).neighbours(word, n)
     if json:
         near = [{"word": piece, "cosine": round(value, 6)} for piece, value in found]
         print(dumps({"word": word, "neighbours": near}, ensure_ascii=False))
-    else:
-        for piece, value in found:
-            print(f"{value:6.3f}  {piece}")
+        return
+    for piece, value in found:
+        print(f"{value:6.3f}  {piece}")

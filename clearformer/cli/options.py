@@ -1,50 +1,86 @@
 """Options that several verbs share, and how text comes in."""
 
-import queue
 import sys
-import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
-Model = Annotated[str, typer.Option("--model", "-m", help="A run folder or the name of a bundled model.")]
+from clearformer.errors import ConfigError, DataError
+
+Model = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model.")
+]
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
+]
+Valid = Annotated[
+    str | None, typer.Option("--valid", metavar="FILE[,FILE]", help="Validation pairs; else some of --pairs.")
+]
+Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Pairs to test on at the end.")]
+ColumnPair = Annotated[str, typer.Option("--columns", metavar="A,B", help="Two numbers from 0, or names: en,de.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="The run folder.  [default: runs/<data>-<model>-<time>]")
+]
+Set = Annotated[list[str], typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override a setting; repeatable.")]
+Beam = Annotated[int | None, typer.Option("--beam", metavar="N", min=1, help="Branches kept; 1 is greedy search.")]
+LengthPenalty = Annotated[
+    float | None, typer.Option("--length-penalty", metavar="ALPHA", help="More of it favours longer translations.")
+]
+Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
-Set = Annotated[list[str], typer.Option("--set", help="Override a setting: table.key=value. May be repeated.")]
 
 
-def corpus_path(text: str) -> Path | tuple[Path, Path]:
+def corpus(text: str | None) -> str | tuple[str, str] | None:
     """One file, or two line-aligned ones joined by a comma."""
-    parts = [Path(part) for part in text.split(",")]
-    return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
+    parts = text.split(",") if text is not None and not Path(text).exists() else [text]
+    if len(parts) > 2:
+        raise ConfigError(f"{text} names {len(parts)} files", "give one, or two that are aligned line by line: a,b")
+    return (str(parts[0]), str(parts[1])) if len(parts) == 2 else text
 
 
 def columns(text: str) -> tuple[int, int] | tuple[str, str]:
     """ "0,1" or "en,de"."""
-    left, _, right = text.partition(",")
-    return (int(left), int(right)) if left.isdigit() and right.isdigit() else (left, right)
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(f"--columns {text}: expected two columns", "for example --columns 0,1 or --columns en,de")
+    left, right = parts
+    return (int(left), int(right)) if left.isdecimal() and right.isdecimal() else (left, right)
 
 
 def incoming(arguments: list[str]) -> Iterator[list[str]]:
-    """The texts to work on, in chunks: the arguments, or whatever lines stdin has ready, so that output streams."""
+    """The texts to work on, in chunks: the arguments, or whatever lines stdin has ready, so that output streams.
+
+    When a line cannot be decoded, those before it are handed out first.
+    """
+    from clearformer.data.sources import decode_line
+
     if arguments:
         yield arguments
         return
-    lines: queue.Queue[str | None] = queue.Queue(maxsize=4096)
-
-    def read() -> None:
-        for raw in sys.stdin.buffer:
-            lines.put(raw.decode("utf-8", errors="replace").rstrip("\r\n"))
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    while (line := lines.get()) is not None:
-        chunk = [line]
-        while len(chunk) < 512 and not lines.empty():
-            if (line := lines.get()) is None:
-                yield chunk
-                return
-            chunk.append(line)
+    if sys.stdin is None:
+        raise ConfigError("there is nothing to read: stdin is closed", "give sentences as arguments")
+    if sys.stdin.isatty():
+        print("type a sentence a line; Ctrl-D ends", file=sys.stderr)
+    numbers = count(1)
+    for lines in ready_lines(sys.stdin.buffer):
+        chunk: list[str] = []
+        try:
+            chunk.extend(decode_line(line, "stdin", next(numbers)) for line in lines)
+        except DataError:
+            yield chunk
+            raise
         yield chunk
+
+
+def ready_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines of a stream, as many at a time as one read gives."""
+    rest = b""
+    while data := stream.read1(1 << 15):  # type: ignore[attr-defined]
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]

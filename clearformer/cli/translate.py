@@ -5,37 +5,45 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, incoming
+from clearformer.cli.options import Beam, Device, Json, LengthPenalty, incoming
 
 
 @app.command()
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences; lines of stdin if there are none.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="A run folder or a bundled model.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Branches kept; 1 is greedy.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="α of len^α; more favours longer output.")] = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="How many candidates to show.")] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="Show each candidate's score and log-probability.")] = False,
-    align: Annotated[bool, typer.Option("--align", help="Show source-target piece pairs, by attention.")] = False,
-    temperature: Annotated[float | None, typer.Option(min=0, help="Sample instead of searching.")] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help="Sample from the k likeliest words.")] = None,
-    top_p: Annotated[float | None, typer.Option(min=0.01, max=1, help="Sample from the nucleus of mass p.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; else lines of stdin.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model."),
+    ] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    n_best: Annotated[int, typer.Option("--n-best", metavar="N", min=1, help="How many candidates, best first.")] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="Put score and log-probability before each.")] = False,
+    align: Annotated[bool, typer.Option("--align", help="Put source-target piece numbers after each.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", min=0, help="Sample instead of searching; 1 is the model's own odds.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(metavar="K", min=0, help="Sample from the K likeliest pieces.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", min=0.01, max=1, help="Sample from the likeliest of mass P together.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable.")] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Translate sentences, in order, as they come.
 
+    Columns are divided by tabs. A blank line gives a blank line.
+
+    \b
     clearformer translate "I am a good boy."
-
     clearformer translate --model runs/m30k --n-best 3 --scores "A man is riding a bike."
-
+    clearformer translate --model runs/m30k --top-k 10 --seed 1 "A man is riding a bike."
     clearformer translate --model runs/m30k < english.txt > german.txt
     """
-    from dataclasses import asdict
     from json import dumps
 
-    from clearformer.load import DEFAULT, load
+    from clearformer.loading import DEFAULT, load
 
     translator = load(model or DEFAULT, device)
     wanted = {
@@ -46,17 +54,19 @@ def translate(
         "top_p": top_p,
     }
     settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    collected = []
+    rows = []
     for chunk in incoming(text or []):
         for source, candidates in zip(chunk, translator.candidates(chunk, n_best, seed=seed, **settings)):
-            for candidate in candidates:
-                alignment = translator.align(source, candidate.text) if align else None
-                links = " ".join(f"{s}-{t}" for s, t in alignment.links()) if alignment else None
+            for found in candidates:
+                looks = translator.align(source, found.text) if align else None
                 if json:
-                    row = {"source": source, "translation": candidate.text, **asdict(candidate), "alignment": links}
-                    collected.append({k: v for k, v in row.items() if v is not None and k not in ("text", "tokens")})
+                    row = {"source": source, "translation": found.text, "score": found.score, "logprob": found.logprob}
+                    if looks is not None:
+                        row |= {"source_pieces": looks.source, "target_pieces": looks.target, "links": looks.links()}
+                    rows.append(row)
                     continue
-                numbers = [f"{candidate.score:.4f}", f"{candidate.logprob:.4f}"] if scores else []
-                print("\t".join([*numbers, candidate.text, *([links or ""] if align else [])]), flush=True)
+                before = [f"{found.score:.4f}", f"{found.logprob:.4f}"] if scores else []
+                after = [" ".join(f"{s}-{t}" for s, t in looks.links())] if looks is not None else []
+                print("\t".join([*before, found.text, *after]), flush=True)
     if json:
-        print(dumps({"translations": collected}, ensure_ascii=False))
+        print(dumps({"translations": rows}, ensure_ascii=False))

@@ -140,17 +140,7 @@ def read_lines(path: Path) -> Iterator[str]:
         # Binary files split on line feeds alone.
         with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as file:
             for number, line in enumerate(file, 1):
-                if b"\0" in line:
-                    raise DataError(
-                        f"{path}:{number}: binary data (a NUL byte), not text",
-                        "if it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8",
-                    )
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line is 0x{error.object[error.start]:02x})",
-            "convert the file, for example: iconv -f LATIN1 -t UTF-8",
-        ) from None
+                yield decode_line(line, str(path), number)
     except EOFError:
         raise DataError(
             f"{path}: the compressed file is cut off after line {number:,}", "copy or download it again"
@@ -161,6 +151,22 @@ def read_lines(path: Path) -> Iterator[str]:
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
+
+
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """One line of the file called `name` as text."""
+    if b"\0" in line:
+        raise DataError(
+            f"{name}:{number}: binary data (a NUL byte), not text",
+            "if it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8",
+        )
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line is 0x{error.object[error.start]:02x})",
+            "convert it, for example: iconv -f LATIN1 -t UTF-8",
+        ) from None
 
 
 def require_file(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which sentences are held out of training: a stable coin per source sentence.
+"""Which sentences are held out of training: a stable place for each source sentence.
 
 A shuffled split would let a sentence with several translations train on one and be tested on another.
 Here the source text alone decides, so all its pairs land on one side, in any file and any order, without memory.
@@ -7,10 +7,10 @@ Here the source text alone decides, so all its pairs land on one side, in any fi
 from hashlib import blake2b
 
 
-def held_out(source: str, seed: int, fraction: float) -> bool:
-    """True for about `fraction` of all source sentences: blake2b(seed, source) / 2^64 < fraction.
+def place(source: str, seed: int = 0) -> float:
+    """Where a sentence falls in [0, 1): blake2b(seed, source) / 2^64, evenly spread and the same on every machine.
 
     Python's own `hash` would not do, since it differs from one process to the next.
     """
     digest = blake2b(source.encode(), digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()
-    return int.from_bytes(digest, "little") < fraction * 2**64
+    return int.from_bytes(digest, "little") / 2**64

@@ -102,7 +102,7 @@ class StoreWriter:
         self.path, self.metadata = path, dict(metadata or {})
         self.dtype = "uint16" if vocab_size <= 2**16 else "int32"
         self._ends = {"source": 0, "target": 0}
-        self._count = 0
+        self.count = 0
         with writing(path), ExitStack() as stack:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
@@ -114,7 +114,7 @@ class StoreWriter:
     def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
         """Append pairs; chunks of some thousands are fastest."""
         assert len(source_ids) == len(target_ids), "a pair has two sides"
-        self._count += len(source_ids)
+        self.count += len(source_ids)
         with writing(self.path):
             for side, ids in (("source", source_ids), ("target", target_ids)):
                 rows = Ragged.of(ids, self.dtype)
@@ -126,7 +126,7 @@ class StoreWriter:
     def close(self) -> PairStore:
         """Join the raw files into the store, put it in place and open it."""
         with writing(self.path), self._open:
-            if self._count == 0:
+            if self.count == 0:
                 raise DataError(f"{self.path}: there are no pairs to store", "check the corpus and its filter")
             for file in self._raw.values():
                 file.flush()
@@ -146,7 +146,7 @@ class StoreWriter:
         start = 0
         for name in TENSORS:
             dtype = np.dtype("int64" if name.endswith("_offsets") else self.dtype)
-            n = self._count + 1 if name.endswith("_offsets") else self._ends[name]
+            n = self.count + 1 if name.endswith("_offsets") else self._ends[name]
             code = {"int64": "I64", "int32": "I32", "uint16": "U16"}[dtype.name]
             entries[name] = {"dtype": code, "shape": [n], "data_offsets": [start, start + n * dtype.itemsize]}
             start += n * dtype.itemsize

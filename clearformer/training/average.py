@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 
 class Average:
+    """`weights` by parameter name, a tied one named once; sliced over the ranks wherever the model's own are."""
+
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights: dict[str, Tensor] = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -22,12 +24,19 @@ class Average:
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:
-        """Inside, the model computes with the averaged weights; afterwards its own are back, bit for bit."""
-        own = {name: p.data for name, p in model.named_parameters()}
+        """Inside, the model computes with the averaged weights; afterwards its own are back, bit for bit.
+
+        Values move, tensors stay: optimisers, compiled graphs and shards hold on to the tensors themselves.
+        """
+        own = Average(model, 0.0)
+        fill(model, self.weights)
         try:
-            for name, p in model.named_parameters():
-                p.data = self.weights[name]
             yield
         finally:
-            for name, p in model.named_parameters():
-                p.data = own[name]
+            fill(model, own.weights)
+
+
+@torch.no_grad()
+def fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, p in model.named_parameters():
+        p.copy_(weights[name])

@@ -1,10 +1,12 @@
 """What a training says while it runs: metrics.jsonl for machines, a live line for people, TensorBoard if installed.
 
 Metrics are the record: one JSON object a line, whole lines only, cut back on resume to the step resumed from, so that
-an interrupted run leaves neither a gap nor a repeat.
+an interrupted run leaves neither a gap nor a repeat. What a `Meter` has added up since the last line is saved with the
+checkpoint, so that the next line, too, is the one that would have been written without the interruption.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -12,10 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
 
-console = Console(stderr=True, highlight=False)
+from clearformer.checkpoint import write_text
+from clearformer.errors import MachineError, TrainingError
+
+# Of all ranks, the first talks.
+console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
 class Journal:
@@ -24,17 +32,14 @@ class Journal:
     def __init__(
         self, path: Path, steps: int, start: int = 0, is_quiet: bool = False, tensorboard: bool = False
     ) -> None:
-        self.path, self.steps, self.is_quiet = path, steps, is_quiet
-        self.started = time.monotonic()
+        self.is_quiet = is_quiet
         self.writer: Any = None
         if is_quiet:
             return
         cut_back(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
         if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.writer = SummaryWriter(str(path.parent / "tensorboard"), purge_step=start + 1)
+            self.writer = tensorboard_writer(path.parent / "tensorboard", start)
         self.bar = Progress(
             TextColumn("training"),
             BarColumn(bar_width=24),
@@ -92,6 +97,59 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 def cut_back(path: Path, step: int) -> None:
     """Forget what was logged after `step`: it will be trained, and logged, again."""
     kept = [line for line in read_metrics(path) if line["step"] <= step]
-    draft = path.with_name(f".{path.name}")
-    draft.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-    os.replace(draft, path)
+    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def tensorboard_writer(folder: Path, start: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MachineError("tensorboard is not installed", "pip install 'clearformer[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=start + 1)
+
+
+class Meter:
+    """Mean loss and gradient norm, and speed, since the last reading. The device is waited for only when it stops."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(2, device=device)  # of the loss over tokens, of the gradient's norm over steps
+        self.clear()
+        self.start()
+
+    def clear(self) -> None:
+        self.sums.zero_()
+        self.tokens, self.steps, self.seconds = 0, 0, 0.0
+
+    def add(self, loss: Tensor, norm: Tensor, tokens: int) -> None:
+        """One step: its loss summed over the tokens of all ranks, its gradient's norm before clipping."""
+        self.sums += torch.stack([loss, norm])
+        self.tokens += tokens
+        self.steps += 1
+
+    def start(self) -> None:
+        self.since: float = time.monotonic()
+
+    def stop(self, step: int) -> None:
+        """Leave what follows, until `start`, out of the speed; and refuse to go on with a loss that is no number."""
+        finite = all(map(math.isfinite, self.sums.tolist()))
+        self.seconds += time.monotonic() - self.since
+        if not finite:
+            raise TrainingError(
+                f"the loss is not a finite number any more at step {step:,}; what was saved before is untouched",
+                "try a lower learning rate (optim.lr) or a longer warm-up (schedule.warmup)",
+            )
+
+    def read(self) -> dict[str, float]:
+        loss, norm = self.sums.tolist()
+        speed = self.tokens / self.seconds
+        values = {"loss": loss / self.tokens, "grad_norm": norm / self.steps, "tokens_per_s": speed}
+        self.clear()
+        return values
+
+    def state(self) -> dict[str, Any]:
+        """As JSON can say it, to the last bit."""
+        return {"sums": self.sums.tolist(), "tokens": self.tokens, "steps": self.steps, "seconds": self.seconds}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.sums.copy_(torch.tensor(state["sums"]))
+        self.tokens, self.steps, self.seconds = state["tokens"], state["steps"], state["seconds"]

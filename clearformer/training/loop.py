@@ -7,26 +7,28 @@ Step k's randomness is seeded by (seed, k, rank) and its batches by (seed, epoch
 needs to remember only counters: it continues as if it had never stopped, bit for bit.
 """
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors, weights_of
+from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
 from clearformer.config import Config
 from clearformer.data.batch import Batch
 from clearformer.errors import CheckpointError
 from clearformer.training.average import Average
-from clearformer.training.distributed import World, sum_gradients
-from clearformer.training.journal import Journal
-from clearformer.training.optim import set_rate
+from clearformer.training.distributed import World, gathered, sum_gradients
+from clearformer.training.feed import Steps, feed
+from clearformer.training.interrupt import Interrupted, ctrl_c
+from clearformer.training.journal import Journal, Meter
+from clearformer.training.optim import load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
 from clearformer.training.schedules import ScheduleConfig
 
@@ -49,18 +51,10 @@ class TrainConfig(Config):
     patience: int = Field(0, ge=0, description="validations without a better one before stopping; 0 never stops early")
     metric: str = Field("bleu", description="what decides which weights are best: a name among the validation scores")
     precision: Precision = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
-    deterministic: bool = Field(False, description="the same bits each time on CUDA too, a little slower")
+    compile: Literal["auto", "off", "blocks", "whole"] = "auto"
+    deterministic: bool = Field(False, description="the same bits each time on CUDA too, slower and not compiled")
     parallel: Literal["replicate", "shard"] = "replicate"
     tensorboard: bool = False
-
-
-class Steps(Protocol):
-    """Where batches come from: for each optimiser step of an epoch, the micro-batches of all ranks."""
-
-    def count(self, epoch: int) -> int: ...
-    def load(self, epoch: int, position: int, world: World) -> tuple[list[Batch], int]:
-        """This rank's micro-batches, and the number of target tokens of all ranks together."""
 
 
 @dataclass
@@ -69,7 +63,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # steps taken of this epoch
+    position: int = 0  # micro-batches of this epoch, of all ranks, that were trained on
     tokens: int = 0  # target tokens seen
     seconds: float = 0.0  # spent training, validation and saving included
     best: float | None = None
@@ -78,11 +72,12 @@ class Progress:
     scores: dict[str, float] = field(default_factory=dict)
 
 
-class Interrupted(Exception):
-    """Ctrl-C, after everything was saved."""
-
-
 class Trainer:
+    """One model in training. `validate` scores a model; without it, the last weights are the ones to use.
+
+    `facts` travel with the weights, for whoever loads them.
+    """
+
     def __init__(
         self,
         model: nn.Module,
@@ -94,72 +89,66 @@ class Trainer:
         device: torch.device,
         world: World,
         validate: Validate | None = None,
-        lr: float = 1e-3,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
-        self.config, self.run, self.device, self.world, self.validate, self.lr = (
-            config,
-            run,
-            device,
-            world,
-            validate,
-            lr,
-        )
-        self.average = Average(model, config.ema) if config.ema else None
-        self.progress = Progress()
+        self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.facts = facts or {}
+        self.average = Average(model, config.ema) if config.ema else None
+        self.meter = Meter(device)
+        self.progress = Progress()
 
     def train(self, steps: Steps) -> Progress:
         """From where `progress` stands to the last step, or until nothing gets better, or Ctrl-C."""
         at, config = self.progress, self.config
+        n_steps = 0 if self.is_stale else config.steps - at.step
         journal = Journal(self.run.metrics, config.steps, at.step, not self.world.is_first, config.tensorboard)
-        meter = Meter(self.device)
         clock = time.monotonic() - at.seconds
         self.model.train()
+        self.meter.start()
         try:
             with ctrl_c() as interrupted:
-                for batches, count in prefetch(steps, at, config.steps, self.world, self.device):
-                    loss, norm = self.step(batches, count)
-                    at.seconds = time.monotonic() - clock
-                    meter.add(loss, norm, count)
-                    is_last = at.step == config.steps
-                    is_asked = self.any_rank(bool(interrupted)) if self.world.size > 1 else bool(interrupted)
-                    due = [
-                        at.step % every == 0 for every in (config.log_every, config.validate_every, config.save_every)
-                    ]
-                    if any(due) or is_last or is_asked:
-                        values = {**meter.read(self.world), "lr": self.rate(at.step), "epoch": at.epoch}
-                        journal.log(at.step, "train", values)
-                        journal.progress(at.step, describe(values, at))
-                    if due[1] or is_last:
+                for batches, count in feed(steps, at, n_steps, self.world, self.device):
+                    self.meter.add(*self.step(batches, count), count)
+                    is_asked = self.world.any(bool(interrupted))
+                    if not (is_asked or self.is_due(config.log_every, config.validate_every, config.save_every)):
+                        continue
+                    self.meter.stop(at.step)
+                    if self.is_due(config.log_every):
+                        self.log(journal)
+                    if self.is_due(config.validate_every):
                         self.judge(journal)
-                    if due[2] or is_last or is_asked or self.is_stale:
+                    at.seconds = time.monotonic() - clock
+                    if is_asked or self.is_stale or self.is_due(config.save_every):
                         journal.sync()
                         self.save()
-                    if is_asked and not is_last:
+                    if is_asked and at.step < config.steps:
                         raise Interrupted
                     if self.is_stale:
                         journal.say(f"stopped early: {at.stale} validations without a better {config.metric}")
                         break
+                    self.meter.start()
         finally:
             journal.close()
         return at
 
+    def is_due(self, *every: int) -> bool:
+        """Whether one of these periods, or the training itself, ends with this step."""
+        return self.progress.step == self.config.steps or any(self.progress.step % n == 0 for n in every)
+
+    @property
+    def is_stale(self) -> bool:
+        return bool(self.config.patience) and self.progress.stale >= self.config.patience
+
     def step(self, batches: list[Batch], count: int) -> tuple[Tensor, Tensor]:
-        """One update from this rank's micro-batches; `count` is the tokens of all of them, on all ranks."""
+        """One update; returns the loss summed over the tokens of all ranks, and the norm of the gradient unclipped."""
         at = self.progress
         at.step += 1
         at.tokens += count
         torch.manual_seed((self.config.seed * 1_000_003 + at.step) * 1009 + self.world.rank)
-        loss = torch.zeros((), device=self.device)
-        for batch in batches:
-            with autocast(self.device, self.config.precision):
-                total, _ = self.objective(self.model, batch)
-            (total / count).backward()
-            loss += total.detach()
-        if self.world.size > 1 and self.config.parallel == "replicate":
-            sum_gradients(self.parameters)
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf"))
+        loss = self.backward(batches, count)
+        norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf")))
         set_rate(self.optimizer, self.rate(at.step))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -167,180 +156,95 @@ class Trainer:
             self.average.update(self.model, at.step)
         return loss, norm
 
+    def backward(self, batches: list[Batch], count: int) -> Tensor:
+        """Leave in every .grad the gradient of the mean loss over `count` tokens: all micro-batches of all ranks."""
+        loss = torch.zeros((), device=self.device)
+        for batch in batches:
+            with autocast(self.device, self.config.precision):
+                total, _ = self.objective(self.model, batch)
+            (total / count).backward()
+            loss += total.detach()
+        if self.world.size > 1 and self.config.parallel == "replicate":
+            sum_gradients(self.parameters, self.world)
+        return self.world.sum(loss)
+
     def rate(self, step: int) -> float:
-        return self.lr * self.schedule.factor(step, self.config.steps)
+        peak: float = self.optimizer.defaults["lr"]
+        return peak * self.schedule.factor(step, self.config.steps)
+
+    def log(self, journal: Journal) -> None:
+        at = self.progress
+        values = {**self.meter.read(), "lr": self.rate(at.step), "epoch": at.epoch}
+        journal.log(at.step, "train", values)
+        note = f"loss {values['loss']:.3f}  {values['tokens_per_s']:,.0f} tok/s  "
+        note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
+        best = f"  best {self.config.metric} {at.scores[self.config.metric]:.2f}" if at.scores else ""
+        journal.progress(at.step, note + best)
 
     def judge(self, journal: Journal) -> None:
-        """Validate with the weights that would be used, and keep them if they are the best so far."""
+        """Validate with the weights that would be used, and keep them if they are the best so far.
+
+        All ranks validate, so that none waits in vain, and the first one's scores count for all.
+        """
         at, metric = self.progress, self.config.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
                 self.model.eval()
-                scores = self.validate(self.model, at.step)
+                with gathered(self.model):
+                    scores = self.world.agree(self.validate(self.model, at.step))
                 self.model.train()
                 journal.log(at.step, "valid", scores)
-                value = -scores[metric] if metric == "loss" else scores[metric]
                 journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
+                value = -scores[metric] if metric == "loss" else scores[metric]
                 if at.best is not None and value <= at.best:
                     at.stale += 1
                     return
                 at.best, at.best_step, at.stale, at.scores = value, at.step, 0, scores
-            if self.world.is_first:
-                save_tensors(self.run.model, weights_of(self.model), {"step": at.step, "scores": at.scores})
-
-    @property
-    def is_stale(self) -> bool:
-        return bool(self.config.patience) and self.progress.stale >= self.config.patience
-
-    def any_rank(self, flag: bool) -> bool:
-        return bool(self.world.sum(torch.tensor(float(flag), device=self.device)) > 0)
+            self.write(self.run.model, weights_of(self.model), {**self.facts, "step": at.step, "scores": at.scores})
 
     def save(self) -> None:
         """Everything needed to go on, in one file, which replaces the previous one in one move."""
-        tensors, groups = flatten_optimizer(self.optimizer, self.model)
-        tensors |= {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
+        tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
+        facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
+        self.write(self.run.last, tensors, facts)
+
+    def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """All ranks give their slices, tensor by tensor; the first writes them, whole."""
+        full = {}
+        for name, tensor in tensors.items():
+            ready = whole(tensor)
+            if self.world.is_first:
+                full[name] = ready.cpu()
         if self.world.is_first:
-            save_tensors(self.run.last, tensors, {"progress": asdict(self.progress), "groups": groups})
-        self.world.barrier()
+            save_tensors(path, full, facts)
 
     def resume(self) -> None:
-        """Stand where `save` stood."""
+        """Stand where `save` stood, on however many ranks."""
         tensors, facts = load_tensors(self.run.last)
         where = str(self.run.last)
         if "progress" not in facts:
             raise CheckpointError(f"{where} holds no training state", "resume from the run folder of a training")
+        if facts["optimizer"] != self.optimizer_name:
+            raise CheckpointError(
+                f"{where} was trained with {facts['optimizer']}, not {self.optimizer_name}",
+                "resume with the same optim.kind; its memory fits no other",
+            )
         load_weights(self.model, under("model.", tensors), where)
-        unflatten_optimizer(self.optimizer, self.model, under("optimizer.", tensors), facts["groups"])
+        load_state(self.optimizer, self.model, under("optimizer.", tensors))
         if self.average is not None:
+            self.average = Average(self.model, self.config.ema)
             for name, tensor in under("average.", tensors).items():
-                self.average.weights[name].copy_(tensor)
+                self.average.weights[name].copy_(like(tensor, self.average.weights[name]))
         self.progress = Progress(**facts["progress"])
+        self.meter.load_state(facts["meter"])
+
+    @property
+    def optimizer_name(self) -> str:
+        return type(self.optimizer).__name__
 
 
-def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def flatten_optimizer(optimizer: Optimizer, model: nn.Module) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    """The optimiser's tensors by parameter name, optimizer.<slot>.<parameter>, and its settings as plain values."""
-    names = {id(p): name for name, p in model.named_parameters()}
-    tensors = {
-        f"optimizer.{slot}.{names[id(p)]}": torch.as_tensor(value)
-        for p, slots in optimizer.state.items()
-        for slot, value in slots.items()
-        if value is not None
-    }
-    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.state_dict()["param_groups"]]
-    return tensors, groups
-
-
-def unflatten_optimizer(
-    optimizer: Optimizer, model: nn.Module, tensors: dict[str, Tensor], groups: list[dict[str, Any]]
-) -> None:
-    """The inverse of `flatten_optimizer`; torch's own loading puts each tensor where its kernel wants it."""
-    index = {}
-    ordered = [p for group in optimizer.param_groups for p in group["params"]]
-    names = {id(p): name for name, p in model.named_parameters()}
-    for i, p in enumerate(ordered):
-        index[names[id(p)]] = i
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        slot, name = key.split(".", 1)
-        state.setdefault(index[name], {})[slot] = tensor
-    skeleton = optimizer.state_dict()["param_groups"]
-    merged = [{**own, **saved, "params": own["params"]} for own, saved in zip(skeleton, groups)]
-    optimizer.load_state_dict({"state": state, "param_groups": merged})
-
-
-class Meter:
-    """Loss, gradient norm and speed since the last reading; the device is asked only when read."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.reset()
-
-    def reset(self) -> None:
-        self.loss = torch.zeros((), device=self.device)
-        self.norm = torch.zeros((), device=self.device)
-        self.tokens, self.steps, self.since = 0, 0, time.monotonic()
-
-    def add(self, loss: Tensor, norm: Tensor, tokens: int) -> None:
-        self.loss += loss
-        self.norm += norm
-        self.tokens += tokens
-        self.steps += 1
-
-    def read(self, world: World) -> dict[str, float]:
-        loss = world.sum(self.loss).item() / self.tokens
-        norm = self.norm.item() / self.steps
-        values = {"loss": loss, "grad_norm": norm, "tokens_per_s": self.tokens / (time.monotonic() - self.since)}
-        self.reset()
-        return values
-
-
-def describe(values: dict[str, float], at: Progress) -> str:
-    note = f"loss {values['loss']:.3f}  {values['tokens_per_s']:,.0f} tok/s  "
-    note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
-    return note if at.best is None else f"{note}  best {at.best:.2f}"
-
-
-def prefetch(
-    steps: Steps, at: Progress, last: int, world: World, device: torch.device
-) -> Iterator[tuple[list[Batch], int]]:
-    """The micro-batches of each step in order, built in a background thread while the device computes.
-
-    Counts `epoch` and `position` forward as batches are handed out, not as they are built.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    def places() -> Iterator[tuple[int, int]]:
-        epoch, position = at.epoch, at.position
-        for _ in range(at.step, last):
-            if position >= steps.count(epoch):
-                epoch, position = epoch + 1, 0
-            yield epoch, position
-            position += 1
-
-    def build(place: tuple[int, int]) -> tuple[list[Batch], int]:
-        batches, count = steps.load(*place, world)
-        return [batch.pin_memory() for batch in batches] if device.type == "cuda" else batches, count
-
-    with ThreadPoolExecutor(1) as pool:
-        queue = []
-        for place in places():
-            queue.append((place, pool.submit(build, place)))
-            if len(queue) < 4:
-                continue
-            yield from handed_out(queue, at, device)
-        while queue:
-            yield from handed_out(queue, at, device)
-
-
-def handed_out(queue: list[Any], at: Progress, device: torch.device) -> Iterator[tuple[list[Batch], int]]:
-    (epoch, position), future = queue.pop(0)
-    batches, count = future.result()
-    at.epoch, at.position = epoch, position + 1
-    yield [batch.to(device, non_blocking=True) for batch in batches], count
-
-
-@contextmanager
-def ctrl_c() -> Iterator[list[int]]:
-    """Inside, Ctrl-C (or a polite kill) only leaves a note; a second one interrupts at once, as usual."""
-    note: list[int] = []
-
-    def handler(number: int, frame: Any) -> None:
-        if note:
-            raise KeyboardInterrupt
-        note.append(number)
-
-    try:
-        old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs us there takes care of signals
-        old = {}
-    try:
-        yield note
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)

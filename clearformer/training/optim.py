@@ -1,20 +1,21 @@
 """The optimisers of the notes, by name, as torch.optim has them.
 
 sgd (gd)    θ ← θ − ε g                      momentum   v ← μ v + g,  θ ← θ − ε v
-nesterov    momentum, looking ahead          adagrad    θ ← θ − ε g / √(Σ g²)
-rmsprop     θ ← θ − ε g / √(r),  r ← ρ r + (1−ρ) g²
-adam        m̂ / (√v̂ + δ),  m̂ = m / (1 − β1^t),  v̂ = v / (1 − β2^t)          Kingma & Ba 2015
-adamw       adam, and weights decay towards 0 apart from the gradient          Loshchilov & Hutter 2019
+nesterov    momentum, looking ahead          adagrad    θ ← θ − ε g / (√(Σ g²) + δ)
+rmsprop     θ ← θ − ε g / (√r + δ),  r ← ρ r + (1−ρ) g²
+adam        θ ← θ − ε m̂ / (√v̂ + δ),  m̂ = m / (1 − β1^t),  v̂ = v / (1 − β2^t)    Kingma & Ba 2015
+adamw       adam, and weights decay towards 0 apart from the gradient             Loshchilov & Hutter 2019
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from clearformer.checkpoint import like
 from clearformer.config import Config
 
 
@@ -55,3 +56,27 @@ class OptimConfig(Config):
 def set_rate(optimizer: Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate
+
+
+def state_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """What the optimiser remembers, as <slot>.<parameter>. Its settings are the recipe's, and not repeated here."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"{slot}.{names[id(p)]}": torch.as_tensor(value)
+        for p, slots in optimizer.state.items()
+        for slot, value in slots.items()
+        if value is not None
+    }
+
+
+def load_state(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """The inverse of `state_of`; torch's own loading puts each tensor where its kernel wants it."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    order = [p for group in optimizer.param_groups for p in group["params"]]
+    place = {names[id(p)]: (i, p) for i, p in enumerate(order)}
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        slot, name = key.split(".", 1)
+        i, p = place[name]
+        state.setdefault(i, {})[slot] = like(tensor, p) if tensor.shape == p.shape else tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

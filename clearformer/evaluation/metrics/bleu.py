@@ -112,6 +112,7 @@ def corpus_bleu(
     check_streams(hypotheses, references)
     if tokenize not in TOKENIZERS:
         raise ConfigError(f"BLEU has no tokenizer called `{tokenize}`", suggest(tokenize, TOKENIZERS))
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase)
+    # `force` only silences the advice to detokenise, which is moot when tokenised text is what is asked for.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     result = metric.corpus_score(hypotheses, references)
     return Score("BLEU", result.score, str(metric.get_signature()))

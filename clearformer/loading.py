@@ -24,19 +24,29 @@ def bundled() -> dict[str, Path]:
 
 
 def find(model: str | Path) -> Path:
-    """The run folder that a name means: a folder, or a bundled model."""
-    if str(model) in bundled() and not Path(model).exists():
-        return bundled()[str(model)]
-    if not Path(model).exists():
-        raise CheckpointError(f"there is no model `{model}`", f"a run folder, or: {suggest(str(model), bundled())}")
-    return Path(model)
+    """The run folder that a name means: a folder, or else a bundled model."""
+    path = Path(model)
+    if not path.exists():
+        shipped = bundled()
+        if str(model) not in shipped:
+            hint = "name the --out folder of a training"
+            raise CheckpointError(
+                f"there is no model `{model}`", f"{hint}; or {suggest(str(model), shipped)}" if shipped else hint
+            )
+        path = shipped[str(model)]
+    RunFolder(path).require()
+    return path
 
 
 def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
     """The best weights of a run, ready to translate."""
     run = RunFolder(find(model))
-    run.require()
     recipe = Recipe.read(run.recipe)
+    if not run.model.exists():
+        raise CheckpointError(
+            f"{run.path} has no trained weights yet: {run.model.name} appears at the first validation",
+            f"wait for it, or go on with the training: clearformer train --resume --out {run.path}",
+        )
     source, target = load_tokenizers(run)
     for side, tokenizer, size in (
         ("source", source, recipe.model.source_vocab),
@@ -48,7 +58,12 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
                 "tokenizer.json is not the one this model was trained with",
             )
     network = build_model(recipe.model)
-    load_weights(network, load_tensors(run.model)[0], str(run.model))
+    weights, facts = load_tensors(run.model)
+    if facts.get("tokenizers", own := [source.fingerprint(), target.fingerprint()]) != own:
+        raise CheckpointError(
+            f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"
+        )
+    load_weights(network, weights, str(run.model))
     return Translator(network.to(pick_device(device)), source, target, recipe.decode, run.path.name)
 
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from clearformer import doctor
+from clearformer import diagnosis
 
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    return doctor.examine()
+    return diagnosis.examine()
 
 
 def lines_about(word: str, report: dict[str, Any]) -> list[str]:
-    return [line for line in doctor.describe(report) if word in line]
+    return [line for line in diagnosis.describe(report) if word in line]
 
 
 def test_report_survives_json(report: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ def test_report_survives_json(report: dict[str, Any]) -> None:
 
 
 def test_every_line_is_ok_or_a_note_with_a_hint(report: dict[str, Any]) -> None:
-    lines = doctor.describe(report)
+    lines = diagnosis.describe(report)
     assert f"torch {torch.__version__}" in lines[0]
     assert all(line.startswith("ok    ") or (line.startswith("note  ") and "; " in line) for line in lines)
 
@@ -40,7 +40,7 @@ def test_threads_that_do_not_fit_the_cores_are_noted(report: dict[str, Any]) -> 
 
 def test_a_gpu_and_its_kernels(report: dict[str, Any]) -> None:
     properties = SimpleNamespace(name="T4", total_memory=16e9, major=7, minor=5)
-    cuda = {"built_for": "13.0", "trouble": None, "devices": [doctor.describe_device(properties)]}
+    cuda = {"built_for": "13.0", "trouble": None, "devices": [diagnosis.describe_device(properties)]}
     attention = {"flash": False, "efficient": True, "cudnn": False}
     gpu = {**report, "cuda": cuda, "attention": attention}
     assert lines_about("T4", gpu)[0].startswith("note  GPU T4, 16 GB, compute capability 7.5; it has no bfloat16")

@@ -1,0 +1,205 @@
+"""Translation speed on the CPU beside Hugging Face `generate` and CTranslate2 float32: same weights, same work.
+
+    python benchmarks/cpu_decode.py [--size base] [--batch 32] [--beam 4] [--repeats 5] [--out FILE]
+
+Random Marian weights at the sizes of Transformer-base (or -tiny), 24 source tokens, exactly 24 target tokens. Every
+engine runs in a process of its own, since two OpenMP runtimes in one process fight, at 1 and at 2 threads; the engines
+take turns, and the figure is the median of the repeats at each engine's better number of threads. The peers need
+`pip install transformers ctranslate2`.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LENGTH = 24
+SIZES = {"base": (512, 6, 8, 2048, 32000), "tiny": (128, 4, 4, 256, 10000)}
+ENGINES = ("clearformer", "huggingface", "ctranslate2")
+
+
+def marian(size):
+    """The model all engines share, as Hugging Face writes it."""
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    d_model, layers, heads, d_ff, vocab = SIZES[size]
+    torch.manual_seed(0)
+    side = {"layers": layers, "attention_heads": heads, "ffn_dim": d_ff}
+    sizes = {f"{end}_{name}": value for name, value in side.items() for end in ("encoder", "decoder")}
+    config = MarianConfig(
+        vocab_size=vocab,
+        d_model=d_model,
+        max_position_embeddings=512,
+        pad_token_id=vocab - 1,
+        decoder_start_token_id=vocab - 1,
+        eos_token_id=0,
+        forced_eos_token_id=None,
+        activation_function="swish",
+        scale_embedding=True,
+        static_position_embeddings=True,
+        **sizes,
+    )
+    return MarianMTModel(config).eval()
+
+
+def save(size, folder):
+    """The same weights for every engine: a Hugging Face folder, and a CTranslate2 one beside it."""
+    from ctranslate2.converters import transformers as converters
+
+    model = marian(size)
+    model.save_pretrained(folder / "huggingface")
+    vocab = model.config.vocab_size
+    names = [f"t{i}" for i in range(vocab)]
+    names[0], names[-1] = "</s>", "<pad>"
+
+    class Vocabulary:
+        unk_token, eos_token, bos_token, pad_token = "t1", "</s>", "</s>", "<pad>"
+
+    loader = converters.MarianMTLoader()
+    spec = loader.get_model_spec(model)
+    loader.set_vocabulary(spec, names[:-1])
+    try:
+        loader.set_config(spec.config, model, Vocabulary())
+    except AttributeError:
+        spec.config.decoder_start_token, spec.config.unk_token = "<pad>", "t1"
+        spec.config.eos_token = spec.config.bos_token = "</s>"
+    spec.validate()
+    (folder / "ctranslate2").mkdir()
+    spec.save(str(folder / "ctranslate2"))
+
+
+def clearformer(folder, sources, beam):
+    import torch
+
+    from clearformer.generation.beam import beam_search
+    from clearformer.generation.decode import DecodeConfig
+    from clearformer.interop.huggingface.marian import import_folder
+    from clearformer.models.transformer import Transformer
+
+    config, weights = import_folder(folder / "huggingface")
+    model = Transformer(config).eval()
+    model.load_state_dict(weights, strict=False)
+    source = torch.tensor(sources)
+    first = torch.full((len(sources),), config.target_vocab - 1)
+    limits = torch.full((len(sources),), LENGTH)
+    decode = DecodeConfig(beam=beam, min_length=LENGTH)
+
+    @torch.inference_mode()
+    def go():
+        found = beam_search(model, model.start(source, None), first, 0, limits, decode)
+        assert all(len(row[0].tokens) == LENGTH for row in found)
+
+    return go
+
+
+def huggingface(folder, sources, beam):
+    import torch
+    from transformers import MarianMTModel
+
+    model = MarianMTModel.from_pretrained(folder / "huggingface").eval()
+    source = torch.tensor(sources)
+    settings = {"num_beams": beam, "do_sample": False, "min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
+
+    @torch.inference_mode()
+    def go():
+        found = model.generate(input_ids=source, attention_mask=torch.ones_like(source), **settings)
+        assert found.shape[1] == LENGTH + 1
+
+    return go
+
+
+def ctranslate2(folder, sources, beam, threads):
+    import ctranslate2 as engine
+
+    translator = engine.Translator(
+        str(folder / "ctranslate2"), compute_type="float32", inter_threads=1, intra_threads=threads
+    )
+    named = [[f"t{token}" for token in source] for source in sources]
+    settings = {"beam_size": beam, "min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
+
+    def go():
+        found = translator.translate_batch(named, **settings)
+        assert all(len(row.hypotheses[0]) == LENGTH for row in found)
+
+    return go
+
+
+def measure(engine, folder, vocab, batch, beam, threads):
+    """In a process of its own: seconds of the faster of two runs after one to warm up."""
+    draw = random.Random(0)
+    sources = [[draw.randint(3, vocab - 10) for _ in range(LENGTH)] for _ in range(batch)]
+    if engine == "ctranslate2":
+        go = ctranslate2(folder, sources, beam, threads)
+    else:
+        import torch
+
+        torch.set_num_threads(threads)
+        go = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, sources, beam)
+    go()
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        go()
+        times.append(time.perf_counter() - start)
+    print(json.dumps(min(times)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="base", choices=SIZES)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "FOLDER", "THREADS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    vocab = SIZES[arguments.size][-1]
+    if arguments.measure:
+        engine, folder, threads = arguments.measure
+        measure(engine, Path(folder), vocab, arguments.batch, arguments.beam, int(threads))
+        return
+    rates = {engine: {1: [], 2: []} for engine in arguments.engines.split(",")}
+    work = ["--size", arguments.size, "--batch", str(arguments.batch), "--beam", str(arguments.beam)]
+    with tempfile.TemporaryDirectory() as name:
+        save(arguments.size, Path(name))
+        for _ in range(arguments.repeats):
+            for threads in (1, 2):
+                for engine in rates:
+                    command = [sys.executable, __file__, *work, "--measure", engine, name, str(threads)]
+                    seconds = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                    rates[engine][threads].append(arguments.batch * LENGTH / seconds)
+                    print(f"{engine:12} {threads} threads {rates[engine][threads][-1]:9,.0f} tokens/s", file=sys.stderr)
+    medians = {e: {t: round(statistics.median(values)) for t, values in by.items()} for e, by in rates.items()}
+    best = {engine: max(by.values()) for engine, by in medians.items()}
+    ratios = {
+        f"over_{engine}": round(best["clearformer"] / best[engine], 2) for engine in best if engine != "clearformer"
+    }
+    from clearformer.checkpoint import versions
+
+    peers = {}
+    for package in ("transformers", "ctranslate2"):
+        from importlib.metadata import version
+
+        peers[package] = version(package)
+    result = {
+        "command": " ".join(["python benchmarks/cpu_decode.py", *work]),
+        "tokens_per_second": best,
+        "by_threads": medians,
+        **ratios,
+        "versions": {**versions(), **peers},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    print(json.dumps(result, indent=2))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""A model taken to pieces, layer by layer: output shapes, parameters, multiplications. Nothing is allocated.
+
+The model is built on torch's meta device, where tensors have shapes and no data, and one forward pass is watched.
+
+    linear           B·T · in · out
+    attention        T·S · (K + N) a head: scores, then the mixing of values
+    everything else  counted as none: additions, norms and look-ups are cheap beside products
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.data.batch import Batch
+from clearformer.errors import ConfigError, suggest
+from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.masks import Mask
+from clearformer.loading import build_model, bundled, find
+from clearformer.recipe import Recipe, model_config, presets
+from clearformer.registry import names
+
+
+@dataclass(frozen=True)
+class Layer:
+    name: str
+    output: list[int]
+    parameters: int  # its own, not those of layers inside it; a shared tensor is counted where it first occurs
+    multiplications: int  # of one forward pass, its own likewise
+
+
+def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
+    """A run folder, a bundled model, a preset or a model kind: its layers and totals for one sentence pair."""
+    if Path(name).exists() or str(name) in bundled():
+        config = Recipe.read(find(name) / "recipe.toml").model
+    elif str(name) in (known := [*presets(), *names("model"), *bundled()]):
+        config = model_config(str(name))
+    else:
+        raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))
+    with torch.device("meta"):
+        model = build_model(config)
+        tokens = torch.zeros(1, length, dtype=torch.long)
+        batch = Batch(tokens, torch.ones(1, length, dtype=torch.bool), tokens, tokens, n_tokens=length)
+    layers = watch(model.eval(), batch)
+    return {
+        "name": str(name),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "multiplications": sum(layer.multiplications for layer in layers),
+        "length": length,
+        "layers": [asdict(layer) for layer in layers],
+    }
+
+
+def watch(model: nn.Module, batch: Batch) -> list[Layer]:
+    """One forward pass; every module that has parameters of its own, or attends, becomes a row in order of use."""
+    rows, handles = Rows(), []
+
+    def hook(name: str) -> Any:
+        def called(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            first = output[0] if isinstance(output, tuple) else output  # recurrent layers return their state as well
+            width = module.in_features if isinstance(module, nn.Linear) else 0
+            rows.add(name, first, first.numel() * width, module)
+
+        return called
+
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            module.core = CountingCore(name, module, rows)
+        elif any(True for _ in module.parameters(recurse=False)):
+            handles.append(module.register_forward_hook(hook(name)))
+    model(batch)
+    for handle in handles:
+        handle.remove()
+    return list(rows.by_name.values())
+
+
+class Rows:
+    """Layers in order of first use. One that is used again, as an embedding shared by both sides, keeps its row."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Layer] = {}
+        self.counted: set[int] = set()
+
+    def add(self, name: str, output: Tensor, products: int, owner: nn.Module | None = None) -> None:
+        own = [] if owner is None else [p for p in owner.parameters(recurse=False) if id(p) not in self.counted]
+        self.counted.update(map(id, own))
+        before = self.by_name.get(name, Layer(name, [], 0, 0))
+        n_parameters = before.parameters + sum(p.numel() for p in own)
+        self.by_name[name] = Layer(name, list(output.shape), n_parameters, before.multiplications + products)
+
+
+class CountingCore:
+    """An attention core that computes nothing but the right shape, and counts what computing would cost."""
+
+    def __init__(self, name: str, layer: MultiHeadAttention, rows: Rows) -> None:
+        self.name, self.qkv, self.rows = name, layer.qkv, rows
+
+    def lower(self, mask: Mask | None, T: int, S: int) -> None:
+        return None
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
+    ) -> Tensor:
+        (B, H, T, K), S, N = q.shape, k.size(2), v.size(3)
+        if f"{self.name}.qkv" not in self.rows.by_name:
+            # Cross-attention takes rows of qkv's matrix by itself: some for x, the others for memory.
+            products = (q.numel() + k.numel() + v.numel()) * self.qkv.in_features
+            self.rows.add(f"{self.name}.qkv", q.new_empty(B, T, self.qkv.out_features), products, self.qkv)
+        z = q.new_empty(B, H, T, N)
+        self.rows.add(f"{self.name}.core", z, B * H * T * S * (K + N))
+        return z

@@ -1,0 +1,39 @@
+"""torch.compile where it pays: on CUDA, where a small model spends its time launching kernels.
+
+    blocks   each block of a stack by itself: one graph serves all blocks of a kind, compiled in seconds
+    whole    the objective with the whole model inside: one graph, head and loss fused
+
+Only training runs compiled: decoding and the lens call the model's own Python.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.data.batch import Batch
+
+How = Literal["off", "blocks", "whole"]
+Objective = Callable[[nn.Module, Batch], Any]  # -> (total: Tensor, count: int)
+
+
+def compiled(objective: Objective, model: nn.Module, how: How) -> Objective:
+    """The objective, compiled in this way; "off" is the objective itself."""
+    if how == "blocks":
+        for module in model.modules():
+            if isinstance(module, nn.ModuleList):
+                for block in module:
+                    block.compile(dynamic=True)
+    if how != "whole":
+        return objective
+
+    # Tensors alone cross the border: a count of tokens would be compiled in as a constant, a graph for each count.
+    @torch.compile
+    def total(model: nn.Module, source: Tensor, mask: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+        return objective(model, Batch(source, mask, target, labels, n_tokens=0))[0]
+
+    def run(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        return total(model, batch.source, batch.source_mask, batch.target, batch.labels), batch.n_tokens
+
+    return run

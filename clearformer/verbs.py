@@ -1,0 +1,195 @@
+"""What the command line does, as functions: plan, train, finetune, evaluate.
+
+    report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
+    scores = clearformer.evaluate(report["run"], "test.tsv")
+
+A corpus is one .tsv, .txt or .jsonl file, or two line-aligned files as a tuple. `settings` are "table.key=value", as
+--set takes them. Whatever a user can mend raises a ClearformerError.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearformer import auto, launch
+from clearformer.checkpoint import RunFolder
+from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
+from clearformer.errors import ConfigError, DataError
+from clearformer.evaluation.evaluate import evaluate as measure
+from clearformer.launch import plain_reference
+from clearformer.loading import find, load
+from clearformer.recipe import Recipe
+
+Name = str | Path
+Corpus = Name | tuple[Name, Name]
+
+
+def plan(
+    recipe: Name | None = None,
+    *,
+    pairs: Corpus | None = None,
+    valid: Corpus | None = None,
+    test: Corpus | None = None,
+    columns: Columns = (0, 1),
+    model: str | None = None,
+    settings: Sequence[str] = (),
+    device: str = "auto",
+) -> Recipe:
+    """The recipe of a training: read from a file, or chosen from the pairs. Corpora are read, nothing is written."""
+    corpora = {split: corpus for split, corpus in (("train", pairs), ("valid", valid), ("test", test)) if corpus}
+    if recipe is not None and corpora:
+        raise ConfigError(
+            f"both a recipe, {recipe}, and pairs are given",
+            "a recipe says where its pairs are; two aligned files are joined by a comma: --pairs train.en,train.de",
+        )
+    if recipe is not None:
+        chosen = [f"model.{auto.model_key(model)}={model}"] if model else []
+        return Recipe.read(Path(recipe), [*chosen, *settings])
+    if pairs is None:
+        raise ConfigError("there is nothing to train on", "give a recipe, or --pairs train.tsv")
+    return auto.plan(sources_of(corpora, columns), model, settings, device)
+
+
+def train(
+    recipe: Name | Recipe | None = None,
+    *,
+    pairs: Corpus | None = None,
+    valid: Corpus | None = None,
+    test: Corpus | None = None,
+    columns: Columns = (0, 1),
+    model: str | None = None,
+    out: Name | None = None,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Train into a run folder, runs/<data>-<model>-<time> unless given, and return its report with the folder as `run`.
+
+    To resume, `out` is enough: the folder holds its recipe. Processes of a distributed training other than the first
+    return an empty report.
+    """
+    if resume and recipe is None:
+        chosen = saved_recipe(out, settings)
+    elif isinstance(recipe, Recipe):
+        chosen = recipe
+    else:
+        chosen = plan(
+            recipe,
+            pairs=pairs,
+            valid=valid,
+            test=test,
+            columns=columns,
+            model=model,
+            settings=settings,
+            device=device,
+        )
+    return run(chosen, Path(out) if out else default_folder(chosen), resume, device)
+
+
+def finetune(
+    model: Name,
+    pairs: Corpus,
+    *,
+    valid: Corpus | None = None,
+    test: Corpus | None = None,
+    columns: Columns = (0, 1),
+    out: Name | None = None,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Go on from a trained model with other pairs, its own vocabulary and a gentler rate; reports as `train` does."""
+    start = find(model)
+    corpora = {split: corpus for split, corpus in (("train", pairs), ("valid", valid), ("test", test)) if corpus}
+    if resume:
+        chosen = saved_recipe(out, settings)
+    else:
+        chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device)
+    return run(chosen, Path(out) if out else default_folder(chosen, start.name), resume, device, start)
+
+
+def evaluate(
+    model: Name,
+    pairs: Corpus,
+    refs: Iterable[Name] = (),
+    *,
+    columns: Columns = (0, 1),
+    tokenize: str | None = None,
+    lowercase: bool | None = None,
+    device: str = "auto",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    **search: Any,
+) -> dict[str, Any]:
+    """BLEU and chrF of a model's translations: bleu, chrf, signatures, sentences, translations.
+
+    `refs` are files with a further reference a line. `tokenize` and `lowercase` replace the recipe's [evaluate],
+    `search` (beam=1, length_penalty=0.6) its [decode]. `progress(done, total)` is called after every sentence.
+    """
+    recipe = Recipe.read(find(model) / "recipe.toml")
+    examples = list(read_pairs(as_paths(pairs), columns))
+    references = [[example.target for example in examples], *(lines_of(Path(path), len(examples)) for path in refs)]
+    wanted = {"tokenize": tokenize, "lowercase": lowercase}
+    config = recipe.evaluate.changed(**{name: value for name, value in wanted.items() if value is not None})
+    n_done = 0
+
+    def count(n: int) -> None:
+        nonlocal n_done
+        n_done += n
+        progress(n_done, len(examples))
+
+    return measure(
+        load(model, device),
+        [example.source for example in examples],
+        [[plain_reference(line, recipe) for line in lines] for lines in references],
+        config,
+        count,
+        **search,
+    )
+
+
+def lines_of(path: Path, n: int) -> list[str]:
+    require_file(path)
+    lines = list(read_lines(path))
+    if len(lines) != n:
+        raise DataError(f"{path} has {len(lines):,} lines for {n:,} pairs", "give one reference a line, for each pair")
+    return lines
+
+
+def as_paths(corpus: Corpus) -> Path | tuple[Path, Path]:
+    return (Path(corpus[0]), Path(corpus[1])) if isinstance(corpus, tuple) else Path(corpus)
+
+
+def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[str, Any]]:
+    """Corpora by split as the [data] table of a recipe writes them."""
+    return {split: {"path": as_paths(corpus), "columns": columns} for split, corpus in corpora.items()}
+
+
+def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
+    if out is None:
+        raise ConfigError("--resume needs --out", "name the run folder to go on with")
+    run = RunFolder(Path(out))
+    run.require()
+    return Recipe.read(run.recipe, settings)
+
+
+def run(recipe: Recipe, folder: Path, resume: bool, device: str, start: Path | None = None) -> dict[str, Any]:
+    if not resume:
+        probe(recipe)
+    report = launch.train(recipe, folder, resume, device, start)
+    return {"run": str(folder), **report} if report else {}
+
+
+def probe(recipe: Recipe) -> None:
+    """Read a pair of each corpus now: a missing test set should not be found out after a day of training."""
+    for split in ("train", "valid", "test"):
+        if (source := recipe.data.source(split)) is not None:
+            next(source.read())
+
+
+def default_folder(recipe: Recipe, model: str | None = None) -> Path:
+    """runs/<data>-<model>-<time>"""
+    path = recipe.data.train.path
+    data = (path[0] if isinstance(path, tuple) else path).name.split(".")[0]
+    size = model or recipe.model.preset or recipe.model.kind
+    return Path("runs") / f"{data}-{size}-{time.strftime('%Y%m%d-%H%M%S')}"

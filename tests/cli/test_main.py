@@ -1,0 +1,114 @@
+"""What every verb shares: help, versions, plugins, and how a run may end."""
+
+import errno
+import importlib
+import inspect
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearformer.cli import VERBS, blame
+from clearformer.version import __version__
+
+CliCall = Callable[..., Any]
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'numpy', 'pydantic', 'tokenizers', 'matplotlib', 'rich'}"
+    code = f"import sys, clearformer.cli; print(*({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_help_answers_within_four_tenths_of_a_second() -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "clearformer", "--help"], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.4  # the least of several: a busy machine is not our doing
+
+
+def test_version(cli: CliCall) -> None:
+    assert cli("--version") == (0, f"clearformer {__version__}\n", "")
+
+
+def test_help_names_every_verb(cli: CliCall) -> None:
+    lines = [line.split() for line in cli("--help").out.splitlines()]
+    assert set(VERBS) <= {words[0] for words in lines if words}
+    assert "..." not in cli("--help").out.split("Commands:")[1]  # every summary fits its line
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_shows_each_example_on_a_line_of_its_own(cli: CliCall, verb: str) -> None:
+    function = getattr(importlib.import_module(f"clearformer.cli.{verb}"), verb)
+    examples = inspect.getdoc(function).split("\b\n")[1].splitlines()  # type: ignore[union-attr]
+    assert examples
+    assert all(f"clearformer {verb}" in example for example in examples)
+    shown = [line.strip() for line in cli(verb, "-h").out.splitlines()]
+    assert set(examples) <= set(shown)
+
+
+def test_a_misspelt_verb_or_option_is_a_usage_error(cli: CliCall) -> None:
+    verb, option = cli("trian"), cli("train", "--pair", "x.tsv")
+    assert (verb.code, option.code) == (2, 2)
+    assert verb.out == option.out == ""
+    assert "train" in verb.err
+    assert "--pairs" in option.err
+
+
+def test_a_plugin_that_is_not_there(cli: CliCall) -> None:
+    code, out, err = cli("--plugin", "no_such_plugin", "doctor")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: --plugin no_such_plugin: there is no such module\nhint: ")
+
+
+def test_a_bug_in_a_plugin_keeps_its_traceback(cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_a_plugin.py").write_text("import no_such_dependency\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        cli("--plugin", "half_a_plugin", "doctor")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_disk_that_takes_no_more_is_said_to_be_full(number: int) -> None:
+    error = blame(OSError(number, "no room", "runs/x/metrics.jsonl"))
+    assert str(error) == "runs/x/metrics.jsonl: no room\nhint: free some space; what was saved before is untouched"
+    assert "permissions" in str(blame(PermissionError(errno.EACCES, "denied", "runs")))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written(start: CliCall) -> None:
+    with open("/dev/full", "wb") as full, start("doctor", stdout=full, stderr=subprocess.PIPE) as process:
+        err = process.communicate()[1].decode()
+    assert process.returncode == 1
+    assert err == (
+        "error: cannot write: No space left on device\nhint: free some space; what was saved before is untouched\n"
+    )
+
+
+def test_a_reader_that_closes_the_pipe_ends_it_silently(start: CliCall, run: Path) -> None:
+    with start("translate", "-m", run, stdin=-1, stdout=-1, stderr=-1) as process:
+        process.stdin.write(b"the dog sees a tree.\n")
+        process.stdin.flush()
+        assert process.stdout.readline() != b""  # streams: the answer comes while stdin is open
+        process.stdout.close()
+        process.stdin.write(b"the cat likes a book.\n")
+        process.stdin.flush()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
+
+
+def test_ctrl_c_is_one_sentence(start: CliCall, run: Path) -> None:
+    with start("translate", "-m", run, stdin=-1, stdout=-1, stderr=-1) as process:
+        process.stdin.write(b"the dog sees a tree.\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read() == b"interrupted; what was written before is whole\n"

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import clearformer
+from clearformer.errors import ClearformerError
+from clearformer.inspection import inspect
+from clearformer.loading import build_model
+from clearformer.recipe import model_config, presets
+
+
+def test_a_layer_counted_by_hand() -> None:
+    """transformer-tiny, D = 128, F = 256, H = 4, on a sentence pair of seven tokens a side."""
+    layers = {layer["name"]: layer for layer in inspect("transformer-tiny", 7)["layers"]}
+    up = layers["encoder.blocks.0.mlp.up"]
+    assert (up["output"], up["parameters"], up["multiplications"]) == ([1, 7, 256], 128 * 256 + 256, 7 * 128 * 256)
+    core = layers["decoder.blocks.3.cross.core"]
+    assert (core["output"], core["parameters"], core["multiplications"]) == ([1, 4, 7, 32], 0, 4 * 7 * 7 * (32 + 32))
+    assert layers["decoder.norm"]["multiplications"] == 0
+    cross = layers["decoder.blocks.3.cross.qkv"]  # though its rows are used apart, for x and for memory
+    assert (cross["output"], cross["parameters"]) == ([1, 7, 384], 128 * 384 + 384)
+    assert cross["multiplications"] == 7 * 128 * 384
+
+
+def test_shared_weights_are_counted_once_and_multiplied_each_time() -> None:
+    layers = {layer["name"]: layer for layer in inspect("transformer-tiny", 7)["layers"]}
+    assert layers["target_embedding"]["parameters"] == 37000 * 128
+    head = layers["unembedding"]
+    assert (head["output"], head["parameters"], head["multiplications"]) == ([1, 7, 37000], 0, 7 * 128 * 37000)
+
+
+def test_the_papers_base_model_has_its_published_size() -> None:
+    """Vaswani et al. 2017, table 3: 65 million with 37,000 words shared by both languages."""
+    assert inspect("transformer-base")["parameters"] == pytest.approx(65e6, rel=0.05)
+    assert inspect("transformer-big")["parameters"] == pytest.approx(213e6, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["transformer", *presets()])
+def test_layers_add_up_to_the_whole(name: str) -> None:
+    result = inspect(name, 3)
+    with torch.device("meta"):
+        expected = sum(p.numel() for p in build_model(model_config(name)).parameters())
+    assert sum(layer["parameters"] for layer in result["layers"]) == result["parameters"] == expected
+    assert sum(layer["multiplications"] for layer in result["layers"]) == result["multiplications"]
+
+
+def test_attention_grows_with_the_square_of_the_length() -> None:
+    def cost(length: int) -> int:
+        layers = inspect("transformer-tiny", length)["layers"]
+        return sum(layer["multiplications"] for layer in layers if layer["name"].endswith(".core"))
+
+    assert cost(15) == 9 * cost(5)
+
+
+def test_nothing_by_that_name(tmp_path: Path) -> None:
+    with pytest.raises(ClearformerError, match=r"(?s)preset or model called `transformer-bas`.*`transformer-base`"):
+        clearformer.inspect("transformer-bas")
+    with pytest.raises(ClearformerError, match=r"no recipe\.toml"):
+        clearformer.inspect(tmp_path)

@@ -1,0 +1,139 @@
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearformer import launch
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.errors import CheckpointError, ConfigError
+from clearformer.loading import load
+from clearformer.recipe import Recipe
+from clearformer.training.distributed import World
+from clearformer.training.journal import read_metrics
+
+TABLE = {
+    "text": {"kind": "char"},
+    "model": {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 14, "d_ff": 23, "n_heads": 7},
+    "schedule": {"warmup": 2},
+    "train": {"steps": 4, "tokens": 128, "accumulation": 2, "log_every": 2, "validate_every": 4, "save_every": 2},
+    "evaluate": {"max_validation": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "pairs.tsv"
+    draw = random.Random(5)
+    words = ["".join(draw.choices("abcde", k=draw.randint(2, 4))) for _ in range(61)]
+    path.write_text("".join(f"{word}{i}\t{word[::-1]}{i}\n" for i, word in enumerate(words)))
+    return path
+
+
+def recipe(pairs: Path, **train) -> Recipe:
+    table = {**TABLE, "data": {"train": {"path": pairs}}, "train": {**TABLE["train"], **train}}
+    return Recipe.parse(table, "test")
+
+
+@pytest.fixture(scope="module")
+def done(pairs, tmp_path_factory) -> Path:
+    """A training of four steps."""
+    out = tmp_path_factory.mktemp("run") / "done"
+    launch.train(recipe(pairs), out, device="cpu")
+    return out
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    """They take longer than the training; `done`, which is made before this, has drawn one."""
+    monkeypatch.setattr(launch, "plot_curves", lambda *_: None)
+
+
+def test_leaves_everything_behind(done):
+    files = {"recipe.toml", "tokenizer.json", "data", "model.safetensors", "last.safetensors", "metrics.jsonl"}
+    assert {path.name for path in done.iterdir()} == files | {"report.json", "curves.png"}
+    assert Recipe.read(done / "recipe.toml").model.target_vocab == load(done).target_tokenizer.vocab_size
+
+
+def test_a_training_is_not_overwritten(done, pairs):
+    with pytest.raises(CheckpointError, match="holds a training already\nhint: add --resume"):
+        launch.train(recipe(pairs), done, device="cpu")
+
+
+def test_finetuning_into_its_own_model_is_refused(done, pairs, tmp_path):
+    (tmp_path / "model").symlink_to(done)
+    with pytest.raises(CheckpointError, match="holds a training already"):
+        launch.train(recipe(pairs), done, device="cpu", start=tmp_path / "model")
+
+
+def test_resuming_another_model_is_refused_and_changes_nothing(done, pairs):
+    before = (done / "recipe.toml").read_text()
+    other = recipe(pairs).with_model(d_ff=29)
+    with pytest.raises(CheckpointError, match="does not fit the model"):
+        launch.train(other, done, resume=True, device="cpu")
+    assert (done / "recipe.toml").read_text() == before
+
+
+def test_more_steps_go_on(pairs, tmp_path):
+    launch.train(recipe(pairs), tmp_path, device="cpu")
+    report = launch.train(recipe(pairs, steps=6), tmp_path, resume=True, device="cpu")
+    assert report["steps"] == 6
+    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2, 4, 4, 6, 6]
+    assert Recipe.read(tmp_path / "recipe.toml").train.steps == 6
+
+
+def test_float64_is_float64_throughout(pairs, tmp_path):
+    launch.train(recipe(pairs, precision="float64"), tmp_path, device="cpu")
+    tensors, _ = load_tensors(tmp_path / "last.safetensors")
+    assert {t.dtype for name, t in tensors.items() if not name.startswith("optimizer.step")} == {torch.float64}
+    launch.train(recipe(pairs, precision="float64", steps=5), tmp_path, resume=True, device="cpu")
+
+
+def test_deterministic_kernels_suffice(pairs, tmp_path):
+    """Every operation of a training has one; otherwise torch would raise."""
+    try:
+        for name in "ab":
+            launch.train(recipe(pairs, deterministic=True), tmp_path / name, device="cpu")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    one, two = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in "ab")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_unknown_metric_is_said_before_training(pairs, tmp_path):
+    with pytest.raises(ConfigError, match=r"metric = `blue`.*\nhint: did you mean `bleu`"):
+        launch.train(recipe(pairs, metric="blue"), tmp_path, device="cpu")
+
+
+def test_another_corpus_is_not_mistaken_for_the_one_prepared_before(pairs, tmp_path):
+    """A first training into the folder ended before anything was saved; the second has other pairs."""
+    out, other = tmp_path / "out", tmp_path / "other.tsv"
+    other.write_text("".join(f"z{i}z\tzz{i}\n" for i in range(59)))
+    launch.train(recipe(pairs), out, device="cpu")
+    (out / "last.safetensors").unlink()
+    launch.train(recipe(other), out, device="cpu")
+    assert "z" in load(out).source_tokenizer.pieces(load(out).source_tokenizer.encode(["z1z"])[0])
+
+
+def test_preparation_that_was_killed_can_be_resumed(pairs, tmp_path):
+    run = RunFolder(tmp_path)
+    run.recipe.write_text(recipe(pairs).dump())
+    draft = run.data / ".train.safetensors.x1"
+    draft.mkdir(parents=True)
+    (tmp_path / ".recipe.toml.123").write_text("half a rec")
+    (tmp_path / ".recipe.toml.swp").write_text("an editor's")
+    assert launch.train(recipe(pairs), tmp_path, resume=True, device="cpu")["steps"] == 4
+    assert not draft.exists()
+    assert [path.name for path in tmp_path.glob(".*")] == [".recipe.toml.swp"]
+
+
+def test_finetuning_can_be_resumed_without_the_model_it_came_from(done, pairs, tmp_path):
+    """The first thing it saves is where it starts: cut off at once and resumed, it does not start from nothing."""
+    settings = recipe(pairs, steps=2)
+    whole = launch.train(settings, tmp_path / "whole", device="cpu", start=done)
+    run = RunFolder(tmp_path / "cut")
+    trainer, _, resolved = launch.set_up(settings, run, torch.device("cpu"), World(), done)
+    trainer.save()
+    run.recipe.write_text(resolved.dump())
+    resumed = launch.train(resolved, run.path, resume=True, device="cpu")
+    assert resumed["valid"] == whole["valid"]

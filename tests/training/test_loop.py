@@ -1,0 +1,280 @@
+"""The loop on a toy: a linear model with dropout, whose batches are drawn from (epoch, position)."""
+
+import json
+import os
+import signal
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.errors import CheckpointError, TrainingError
+from clearformer.training.distributed import World
+from clearformer.training.interrupt import Interrupted
+from clearformer.training.journal import read_metrics
+from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.optim import OptimConfig
+from clearformer.training.schedules import ScheduleConfig
+
+CPU = torch.device("cpu")
+CONFIG = TrainConfig(steps=19, accumulation=2, log_every=3, validate_every=5, save_every=7, metric="score", ema=0.9)
+
+
+@dataclass(frozen=True)
+class Rows:
+    x: Tensor
+
+    def to(self, device, non_blocking=False):
+        return self
+
+
+class ToySteps:
+    group = 2
+
+    def count(self, epoch):
+        return 4
+
+    def load(self, epoch, position, world):
+        draw = torch.Generator().manual_seed(1000 * epoch + position)
+        return [Rows(torch.randn(3, 5, generator=draw)) for _ in range(self.group)], 6
+
+
+def squares(model, batch):
+    return model(batch.x).square().sum(), len(batch.x)
+
+
+def peak(model, step):
+    """Best at step 10, whatever the model."""
+    return {"score": -abs(step - 10.0), "loss": float(sum(p.detach().sum() for p in model.parameters()))}
+
+
+def trainer(folder, objective=squares, validate=peak, kind="adam", lr=1e-2, **changes) -> Trainer:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Dropout(0.3), nn.Linear(7, 2))
+    optimizer = OptimConfig(kind=kind, lr=lr).build(model)
+    config = CONFIG.changed(**changes)
+    schedule = ScheduleConfig(warmup=4)
+    return Trainer(model, objective, optimizer, schedule, config, RunFolder(folder), CPU, World(), validate)
+
+
+def without_time(value):
+    """Facts or metrics with everything that a clock decides left out."""
+    if isinstance(value, dict):
+        return {k: without_time(v) for k, v in value.items() if k not in ("seconds", "tokens_per_s")}
+    return [without_time(v) for v in value] if isinstance(value, list) else value
+
+
+def assert_same_run(one, two):
+    for name in ("last.safetensors", "model.safetensors"):
+        (a, facts_a), (b, facts_b) = load_tensors(one / name), load_tensors(two / name)
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[key], b[key]) for key in a)
+        assert without_time(facts_a) == without_time(facts_b)
+    assert without_time(read_metrics(one / "metrics.jsonl")) == without_time(read_metrics(two / "metrics.jsonl"))
+
+
+class Stop(Exception):
+    pass
+
+
+def stopping(at, error):
+    """The objective, which at the given call does something rash: half a step is behind it at every odd call."""
+    calls = 0
+
+    def objective(model, batch):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            error()
+        return squares(model, batch)
+
+    return objective
+
+
+def fall():
+    raise Stop
+
+
+@pytest.mark.parametrize("kind", ["adam", "momentum", "adagrad", "sgd"])
+def test_falls_and_resumes_bit_for_bit(tmp_path, kind):
+    trainer(tmp_path / "straight", kind=kind).train(ToySteps())
+    state = torch.get_rng_state()
+    resumed = trainer(tmp_path / "broken", kind=kind)
+    for call in (18, 8, 20):  # between the two micro-batches of step 9, of 11 and of 17
+        resumed.objective = stopping(call, fall)
+        with pytest.raises(Stop):
+            resumed.train(ToySteps())
+        resumed = trainer(tmp_path / "broken", kind=kind)
+        resumed.resume()
+    resumed.train(ToySteps())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert_same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_step_saves_and_leaves_no_trace(tmp_path, number):
+    trainer(tmp_path / "straight").train(ToySteps())
+    first = trainer(tmp_path / "broken", stopping(17, lambda: os.kill(os.getpid(), number)))
+    with pytest.raises(Interrupted):
+        first.train(ToySteps())
+    assert first.progress.step == 9
+    second = trainer(tmp_path / "broken")
+    second.resume()
+    assert second.progress.step == 9
+    second.train(ToySteps())
+    assert_same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+def test_second_ctrl_c_stops_at_once(tmp_path):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, stopping(17, twice)).train(ToySteps())
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == 7
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_signals_are_given_back(tmp_path):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    trainer(tmp_path).train(ToySteps())
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_metrics_have_every_point_once(tmp_path):
+    trainer(tmp_path).train(ToySteps())
+    lines = [(line["step"], line["kind"]) for line in read_metrics(tmp_path / "metrics.jsonl")]
+    train = [(step, "train") for step in (3, 6, 9, 12, 15, 18, 19)]
+    valid = [(step, "valid") for step in (5, 10, 15, 19)]
+    assert lines == sorted([*train, *valid])
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path):
+    trainer(tmp_path).train(ToySteps())
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    again = trainer(tmp_path)
+    again.resume()
+    assert again.train(ToySteps()).step == 19
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_more_steps_go_on_further(tmp_path):
+    trainer(tmp_path / "short", steps=14, validate_every=7, log_every=7).train(ToySteps())
+    longer = trainer(tmp_path / "short", steps=21, validate_every=7, log_every=7)
+    longer.resume()
+    longer.train(ToySteps())
+    trainer(tmp_path / "straight", steps=21, validate_every=7, log_every=7).train(ToySteps())
+    assert_same_run(tmp_path / "short", tmp_path / "straight")
+
+
+def test_patience_stops_and_a_resumed_run_stays_stopped(tmp_path):
+    """Best at 10; worse at 15 and 20."""
+    progress = trainer(tmp_path, steps=40, patience=2).train(ToySteps())
+    assert (progress.step, progress.best_step, progress.stale) == (20, 10, 2)
+    again = trainer(tmp_path, steps=40, patience=2)
+    again.resume()
+    assert again.train(ToySteps()).step == 20
+    patient = trainer(tmp_path, steps=40, patience=3)
+    patient.resume()
+    assert patient.train(ToySteps()).step == 25
+
+
+def test_best_weights_are_the_averaged_ones_of_the_best_step(tmp_path):
+    toy = trainer(tmp_path, steps=10)
+    toy.train(ToySteps())
+    kept, facts = load_tensors(tmp_path / "model.safetensors")
+    assert facts == {"step": 10, "scores": toy.progress.scores}
+    assert all(torch.equal(kept[name], tensor) for name, tensor in toy.average.weights.items())
+    trainer(tmp_path / "longer").train(ToySteps())
+    assert load_tensors(tmp_path / "longer" / "model.safetensors")[1]["step"] == 10
+
+
+def test_lower_loss_is_better(tmp_path):
+    losses = {5: 3.0, 10: 2.0, 15: 2.5, 19: 2.0}
+    progress = trainer(tmp_path, validate=lambda model, step: {"loss": losses[step]}, metric="loss").train(ToySteps())
+    assert (progress.best_step, progress.stale, progress.scores) == (10, 2, {"loss": 2.0})
+
+
+def test_without_validation_the_last_weights_are_kept(tmp_path):
+    toy = trainer(tmp_path, validate=None, ema=0.0)
+    toy.train(ToySteps())
+    kept, _ = load_tensors(tmp_path / "model.safetensors")
+    assert all(torch.equal(kept[name], p) for name, p in toy.model.named_parameters())
+
+
+@pytest.mark.parametrize("log_every", [1, 100])
+def test_a_loss_that_is_no_number_stops_before_anything_is_saved(tmp_path, log_every):
+    """From step 10 on; the checkpoint of step 7 stays the last one, however rarely we log."""
+    calls = 0
+
+    def objective(model, batch):
+        nonlocal calls
+        calls += 1
+        total, count = squares(model, batch)
+        return total * (float("nan") if calls > 18 else 1.0), count
+
+    with pytest.raises(TrainingError, match=r"not a finite number.*\nhint: .*optim.lr"):
+        trainer(tmp_path, objective, validate_every=100, log_every=log_every).train(ToySteps())
+    tensors, facts = load_tensors(tmp_path / "last.safetensors")
+    assert facts["progress"]["step"] == 7
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        assert "NaN" not in line
+
+
+def test_clipping_bounds_the_step_and_reports_the_norm_before(tmp_path):
+    toy = trainer(tmp_path, kind="sgd", lr=1.0, clip=1e-3, ema=0.0)
+    before = torch.cat([p.detach().flatten().clone() for p in toy.model.parameters()])
+    _, norm = toy.step(*ToySteps().load(0, 0, World()))
+    moved = (torch.cat([p.detach().flatten() for p in toy.model.parameters()]) - before).norm().item()
+    assert norm.item() > 0.1
+    assert moved == pytest.approx(1e-3 * toy.rate(1), rel=1e-2)
+
+
+def test_each_rank_and_step_has_its_own_randomness(tmp_path):
+    draws = set()
+    for rank in (0, 1):
+        toy = trainer(tmp_path)
+        toy.world = replace(toy.world, rank=rank)
+        for _ in range(3):
+            toy.step(*ToySteps().load(0, 0, World()))
+            draws.add(torch.rand(()).item())
+    assert len(draws) == 6
+
+
+def test_average_switched_on_later_starts_from_the_weights_so_far(tmp_path):
+    trainer(tmp_path, steps=7, ema=0.0).train(ToySteps())
+    toy = trainer(tmp_path, ema=0.9)
+    toy.resume()
+    assert all(torch.equal(toy.average.weights[name], p) for name, p in toy.model.named_parameters())
+
+
+def test_settings_come_from_the_recipe_not_from_the_checkpoint(tmp_path):
+    trainer(tmp_path, steps=7, lr=1e-2).train(ToySteps())
+    toy = trainer(tmp_path, lr=5e-2)
+    toy.resume()
+    assert toy.optimizer.defaults["lr"] == 5e-2
+    assert toy.rate(8) == 5e-2 * toy.schedule.factor(8, 19)
+
+
+def test_another_optimiser_is_refused(tmp_path):
+    trainer(tmp_path, steps=7).train(ToySteps())
+    with pytest.raises(CheckpointError, match="with Adam, not Adagrad"):
+        trainer(tmp_path, kind="adagrad").resume()
+
+
+def test_weights_alone_cannot_be_resumed(tmp_path):
+    trainer(tmp_path, steps=7).train(ToySteps())
+    (tmp_path / "model.safetensors").replace(tmp_path / "last.safetensors")
+    with pytest.raises(CheckpointError, match="no training state"):
+        trainer(tmp_path).resume()
+
+
+def test_facts_are_plain_json(tmp_path):
+    trainer(tmp_path, steps=7).train(ToySteps())
+    facts = load_tensors(tmp_path / "last.safetensors")[1]
+    assert json.loads(json.dumps(facts)) == facts
+    assert set(facts) == {"progress", "meter", "optimizer"}
