@@ -16,6 +16,7 @@ from clearformer.version import __version__
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
+    "demo": "clearformer.showcase:demo",
     "doctor": "clearformer.diagnosis:examine",
     "evaluate": "clearformer.verbs:evaluate",
     "finetune": "clearformer.verbs:finetune",

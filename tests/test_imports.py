@@ -22,7 +22,7 @@ RANKS = [
     ["prepare", "diagnosis"],
     ["loading"],
     ["launch", "inspection", "auto"],
-    ["verbs"],
+    ["verbs", "showcase"],
     ["serve"],
     ["studio"],
     ["cli"],

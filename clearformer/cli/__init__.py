@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from clearformer.errors import ClearformerError, ConfigError, MachineError
 from clearformer.version import __version__
 
-VERBS = ("train", "finetune", "translate", "evaluate", "inspect", "neighbours", "doctor")
+VERBS = ("train", "finetune", "translate", "evaluate", "inspect", "neighbours", "doctor", "demo")
 
 
 class Verbs(TyperGroup):
