@@ -14,6 +14,10 @@ from torch import Tensor
 from clearformer.layers.attention import Core, pattern
 from clearformer.layers.masks import Mask
 
+# cuDNN's attention plans anew for every shape, 8 ms on the host each time, and batches of text differ in shape: in a
+# training of transformer-tiny it took five sixths of the time. The flash and memory-efficient kernels need no plan.
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 
 class FusedCore:
     """torch's scaled_dot_product_attention, which never writes the T×S pattern to memory.
