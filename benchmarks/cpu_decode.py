@@ -77,14 +77,17 @@ def save(size, folder):
 def clearformer(folder, sources, beam):
     import torch
 
+    from clearformer.checkpoint import load_weights
     from clearformer.generation.beam import beam_search
     from clearformer.generation.decode import DecodeConfig
     from clearformer.interop.huggingface.marian import import_folder
+    from clearformer.layers.linear import pack
     from clearformer.models.transformer import Transformer
 
     config, weights = import_folder(folder / "huggingface")
     model = Transformer(config).eval()
-    model.load_state_dict(weights, strict=False)
+    load_weights(model, weights, str(folder))
+    model = pack(model)
     source = torch.tensor(sources)
     first = torch.full((len(sources),), config.target_vocab - 1)
     limits = torch.full((len(sources),), LENGTH)

@@ -9,6 +9,7 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights
 from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.translate import Translator
+from clearformer.layers.linear import pack
 from clearformer.prepare import load_tokenizers
 from clearformer.recipe import Recipe
 from clearformer.registry import resolve
@@ -64,7 +65,7 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
             f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"
         )
     load_weights(network, weights, str(run.model))
-    return Translator(network.to(pick_device(device)), source, target, recipe.decode, run.path.name)
+    return Translator(pack(network.to(pick_device(device))), source, target, recipe.decode, run.path.name)
 
 
 def build_model(config: Any) -> nn.Module:

@@ -75,13 +75,14 @@ class Live:
         return self.tokens[:, :, -1]
 
     def extend(self, logits: Tensor, n: int, forbidden: int | None) -> "Live":
-        """The n likeliest one-token extensions, best first; logits (B, W, V)."""
-        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        total = logits.logsumexp(-1)  # (B, W): log p = logit − total, wanted for a few of V only
+        """The n likeliest one-token extensions, best first; logits (B, W, V), which are used up."""
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        banned = None if forbidden is None else logits[:, :, forbidden].clone()
         if forbidden is not None:
-            logits = logits.index_fill(-1, torch.tensor(forbidden, device=logits.device), NEVER)
-        best, words = logits.topk(min(n, logits.size(2)), dim=2)  # (B, W, ≤n)
+            logits[:, :, forbidden] = NEVER
+        best, words = largest(logits, min(n, logits.size(2)))  # (B, W, ≤n)
         each = best.size(2)
+        total = log_total(logits, best[:, :, :1], banned)  # (B, W): log p = logit − total, wanted for a few of V only
         logprob = (best + (self.logprob - total)[:, :, None]).flatten(1)  # (B, W·each)
         logprob, order = logprob.topk(min(n, logprob.size(1)), dim=1)
         parents, words = order // each, words.flatten(1).gather(1, order)
@@ -143,3 +144,28 @@ class Pool:
 def pick(tokens: Tensor, order: Tensor) -> Tensor:
     """Rows of tokens (B, n, T) in the order (B, m) -> (B, m, T)."""
     return tokens.gather(1, order[:, :, None].expand(-1, -1, tokens.size(2)))
+
+
+def largest(x: Tensor, n: int, block: int = 128) -> tuple[Tensor, Tensor]:
+    """x.topk(n) along the last axis, by way of blocks: the n largest lie in the n blocks with the largest maxima.
+
+    Looking at maxima first is several times faster than topk's own pass over a vocabulary, and just as exact.
+    """
+    n_blocks = x.size(-1) // block
+    if n_blocks < 2 * n:
+        return x.topk(n, dim=-1)
+    head, tail = x[..., : n_blocks * block].unflatten(-1, (n_blocks, block)), x[..., n_blocks * block :]
+    chosen = head.amax(-1).topk(n, dim=-1).indices[..., None]  # (…, n, 1)
+    inside = head.gather(-2, chosen.expand(*chosen.shape[:-1], block)).flatten(-2)  # (…, n · block)
+    places = (chosen * block + torch.arange(block, device=x.device)).flatten(-2)
+    after = torch.arange(n_blocks * block, x.size(-1), device=x.device).expand(*tail.shape)
+    values, order = torch.cat([inside, tail], dim=-1).topk(n, dim=-1)
+    return values, torch.cat([places, after], dim=-1).gather(-1, order)
+
+
+def log_total(logits: Tensor, peak: Tensor, banned: Tensor | None) -> Tensor:
+    """log Σ exp(logits) over the last axis, in place, given a value near the largest and one that was blotted out."""
+    total = logits.sub_(peak).exp_().sum(-1)
+    if banned is not None:
+        total = total + (banned - peak[..., 0]).exp()
+    return total.log() + peak[..., 0]

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.layers.cache import KeyValues, KVCache
+from clearformer.layers.linear import Linear
 from clearformer.layers.masks import Mask
 from clearformer.layers.positions import Rotation, rotate
 
@@ -127,7 +128,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
         self.core = core or PlainCore()
         self.rows = (n_heads * self.d_head, self.n_kv_heads * self.d_head, self.n_kv_heads * self.d_value)
-        self.qkv = nn.Linear(d_model, sum(self.rows), bias)
+        self.qkv = Linear(d_model, sum(self.rows), bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias)
 
     def forward(
@@ -147,24 +148,20 @@ class MultiHeadAttention(nn.Module):
             if cache is not None:
                 k, v = cache.append(k, v)
         else:
-            q = self.heads(F.linear(x, *self.rows_of(0, self.rows[0])), self.n_heads)
+            q = self.heads(self.qkv.part(x, 0, self.rows[0]), self.n_heads)
             k, v = memory if isinstance(memory, tuple) else self.remember(memory)
         z = self.core(q, k, v, mask, bias, self.scale, self.dropout if self.training else 0.0)  # (B, H, T, N)
         return self.out(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def remember(self, memory: Tensor) -> KeyValues:
         """The keys and values of `memory` (B, S, D), computed once and attended to at every decoding step."""
-        kv = F.linear(memory, *self.rows_of(self.rows[0], sum(self.rows)))
+        kv = self.qkv.part(memory, self.rows[0], sum(self.rows))
         k, v = kv.split(self.rows[1:], dim=-1)
         return self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = qkv.split(self.rows, dim=-1)
         return self.heads(q, self.n_heads), self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)
-
-    def rows_of(self, start: int, stop: int) -> tuple[Tensor, Tensor | None]:
-        bias = self.qkv.bias
-        return self.qkv.weight[start:stop], None if bias is None else bias[start:stop]
 
     @staticmethod
     def heads(x: Tensor, n: int) -> Tensor:

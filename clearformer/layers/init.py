@@ -5,6 +5,8 @@ Glorot & Bengio 2010:  W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        k
 
 from torch import nn
 
+from clearformer.layers.linear import Linear
+
 
 def xavier(module: nn.Module) -> None:
     """For `module.apply`: Glorot for every matrix product, zero for its bias. Embeddings and heads set their own.
@@ -12,7 +14,7 @@ def xavier(module: nn.Module) -> None:
     The packed qkv matrix is drawn as one, which makes each of its three parts 1/√2 as loud as drawn alone: the
     scores begin smaller, which is what a deep post-norm stack needs.
     """
-    if type(module) is nn.Linear:
+    if isinstance(module, nn.Linear) and type(module) in (nn.Linear, Linear):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 from clearformer.checkpoint import load_weights
-from clearformer.generation.beam import beam_search, penalty
+from clearformer.generation.beam import beam_search, largest, log_total, penalty
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.interop.huggingface.marian import import_config, import_weights
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -235,3 +235,21 @@ def test_penalties_by_hand() -> None:
     assert penalty(4, DecodeConfig(length_penalty=0.5)) == 2.0
     assert penalty(7, DecodeConfig(length_penalty=2.0, penalty="gnmt")) == 4.0
     assert penalty(9, DecodeConfig(length_penalty=0.0)) == 1.0
+
+
+@pytest.mark.parametrize("vocab", [5, 257, 2048, 2999])
+def test_the_largest_by_blocks_are_the_largest(vocab: int) -> None:
+    x = torch.randn(2, 3, vocab, dtype=torch.float64)
+    x[0, 0, -1] = 100.0  # in the tail that fills no block
+    values, places = largest(x, 5)
+    expected = x.topk(5, dim=-1)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(places, expected.indices)
+
+
+def test_the_log_total_counts_what_was_blotted_out() -> None:
+    x = torch.randn(2, 3, 7, dtype=torch.float64)
+    expected, banned = x.logsumexp(-1), x[:, :, 4].clone()
+    x[:, :, 4] = float("-inf")
+    total = log_total(x, x.amax(-1, keepdim=True), banned)
+    torch.testing.assert_close(total, expected)

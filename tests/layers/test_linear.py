@@ -1,0 +1,46 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.layers.linear import Linear, PackedLinear, pack
+from clearformer.models.transformer import Transformer, TransformerConfig
+
+
+def test_a_part_is_a_slice_of_the_whole() -> None:
+    layer = Linear(5, 11)
+    x = torch.randn(2, 3, 5)
+    torch.testing.assert_close(layer.part(x, 2, 7), layer(x)[..., 2:7])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("n_rows", [1, 7, 131])
+def test_packed_products_are_those_of_the_layer(bias: bool, n_rows: int) -> None:
+    layer = Linear(13, 29, bias)
+    packed = PackedLinear.of(layer, 7)
+    x = torch.randn(n_rows, 3, 13)
+    with torch.inference_mode():
+        torch.testing.assert_close(packed(x), layer(x))
+        torch.testing.assert_close(packed.part(x, 3, 17), layer.part(x, 3, 17))
+    assert packed.weight is layer.weight
+
+
+def test_packing_a_model_keeps_its_names_its_ties_and_its_results() -> None:
+    config = TransformerConfig(
+        source_vocab=23, target_vocab=23, d_model=14, n_heads=2, d_ff=19, n_encoder_layers=1, n_decoder_layers=2
+    )
+    model = Transformer(config).eval()
+    packed = pack(copy.deepcopy(model))
+    assert isinstance(packed.unembedding, PackedLinear)
+    assert packed.unembedding.weight is packed.target_embedding.weight
+    assert list(packed.state_dict()) == list(model.state_dict())
+    source, tokens = torch.randint(23, (3, 5)), torch.randint(23, (3, 2))
+    with torch.inference_mode():
+        ours, theirs = (m.step(tokens, m.start(source, None))[0] for m in (packed, model))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_what_cannot_be_packed_stays_as_it_is() -> None:
+    model = nn.Sequential(nn.Linear(3, 5)).double()
+    assert type(pack(model)[0]) is nn.Linear  # type: ignore[index]
