@@ -83,7 +83,9 @@ def clearformer(folder, sources, beam):
     from clearformer.interop.huggingface.marian import import_folder
     from clearformer.layers.linear import pack
     from clearformer.models.transformer import Transformer
+    from clearformer.training.precision import pick_device
 
+    pick_device("cpu")  # sets the process up as `clearformer.load` does
     config, weights = import_folder(folder / "huggingface")
     model = Transformer(config).eval()
     load_weights(model, weights, str(folder))

@@ -1,0 +1,65 @@
+"""The bundled model's scores, in and out of its domain.
+
+    python benchmarks/bundled_scores.py [--root FOLDER] [--out benchmarks/results/en-fr-small.json]
+
+In domain: the English sentences that recipes/tatoeba-en-fr.toml holds out of training for the test, with all their
+translations; `--root` is the folder of fra.txt.gz. Out of domain: forty captions, headlines, instructions and facts,
+written for this purpose (benchmarks/data/out-of-domain.en-fr.tsv), so few that the figure is a rough one.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from clearformer import evaluate, load
+from clearformer.checkpoint import versions
+from clearformer.data.sources import Tally, read_pairs
+from clearformer.evaluation.evaluate import evaluate as measure
+from clearformer.loading import DEFAULT, find
+from clearformer.prepare import count_pairs, examples
+from clearformer.recipe import Recipe
+
+HERE = Path(__file__).parent
+
+
+def in_domain(root):
+    settings = [f"data.root={root}"] if root else []
+    recipe = Recipe.read(HERE.parent / "recipes" / "tatoeba-en-fr.toml", settings)
+    return list(examples(recipe, "test", recipe.data.share(count_pairs(recipe)), Tally()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "en-fr-small.json")
+    arguments = parser.parse_args()
+    translator = load(DEFAULT)
+    result = {
+        "what": "the bundled English→French model, beam 5, cased sacrebleu",
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+        ).stdout.strip(),
+        "command": "python benchmarks/bundled_scores.py",
+        "parameters": sum(p.numel() for p in translator.model.parameters()),
+        "megabytes": round(sum(f.stat().st_size for f in find(DEFAULT).iterdir()) / 1e6, 1),
+    }
+    pairs = in_domain(arguments.root)
+    far = HERE / "data" / "out-of-domain.en-fr.tsv"
+    scores = {
+        "in_domain": measure(translator, [p.source for p in pairs], [[p.target for p in pairs]]),
+        "out_of_domain": evaluate(DEFAULT, far, device="cpu"),
+    }
+    for name, score in scores.items():
+        kept = ("bleu", "chrf", "sentences", "signatures")
+        result[name] = {k: round(score[k], 2) if isinstance(score[k], float) else score[k] for k in kept}
+    for pair, translation in list(zip(read_pairs(far), scores["out_of_domain"]["translations"]))[:10:2]:
+        print(f"{pair.source}\n  → {translation}\n  = {pair.target}")
+    result |= {"versions": versions(), "date": time.strftime("%Y-%m-%d")}
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+    arguments.out.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
