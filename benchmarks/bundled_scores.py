@@ -8,13 +8,11 @@ written for this purpose (benchmarks/data/out-of-domain.en-fr.tsv), so few that 
 """
 
 import argparse
-import json
-import subprocess
-import time
 from pathlib import Path
 
+from provenance import RESULTS, record, stamp
+
 from clearformer import evaluate, load
-from clearformer.checkpoint import versions
 from clearformer.data.sources import Tally, read_pairs
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.loading import DEFAULT, find
@@ -33,16 +31,12 @@ def in_domain(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "en-fr-small.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "en-fr-small.json")
     arguments = parser.parse_args()
     translator = load(DEFAULT)
     result = {
         "what": "the bundled English→French model, beam 5, cased sacrebleu",
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-        ).stdout.strip(),
-        "command": "python benchmarks/bundled_scores.py",
-        "parameters": sum(p.numel() for p in translator.model.parameters()),
+        "millions": round(sum(p.numel() for p in translator.model.parameters()) / 1e6, 1),
         "megabytes": round(sum(f.stat().st_size for f in find(DEFAULT).iterdir()) / 1e6, 1),
     }
     pairs = in_domain(arguments.root)
@@ -56,9 +50,7 @@ def main():
         result[name] = {k: round(score[k], 2) if isinstance(score[k], float) else score[k] for k in kept}
     for pair, translation in list(zip(read_pairs(far), scores["out_of_domain"]["translations"]))[:10:2]:
         print(f"{pair.source}\n  → {translation}\n  = {pair.target}")
-    result |= {"versions": versions(), "date": time.strftime("%Y-%m-%d")}
-    print(json.dumps(result, indent=2, ensure_ascii=False))
-    arguments.out.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    record(result | stamp("python benchmarks/bundled_scores.py"), arguments.out)
 
 
 if __name__ == "__main__":

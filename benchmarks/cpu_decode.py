@@ -162,7 +162,7 @@ def main():
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--engines", default=",".join(ENGINES))
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cpu-decode.json")
     parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "FOLDER", "THREADS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     vocab = SIZES[arguments.size][-1]
@@ -186,24 +186,13 @@ def main():
     ratios = {
         f"over_{engine}": round(best["clearformer"] / best[engine], 2) for engine in best if engine != "clearformer"
     }
-    from clearformer.checkpoint import versions
+    from importlib.metadata import version
 
-    peers = {}
-    for package in ("transformers", "ctranslate2"):
-        from importlib.metadata import version
+    from provenance import record, stamp
 
-        peers[package] = version(package)
-    result = {
-        "command": " ".join(["python benchmarks/cpu_decode.py", *work]),
-        "tokens_per_second": best,
-        "by_threads": medians,
-        **ratios,
-        "versions": {**versions(), **peers},
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    peers = {package: version(package) for package in ("transformers", "ctranslate2")}
+    made = stamp(" ".join(["python benchmarks/cpu_decode.py", *work]), **peers)
+    record({"tokens_per_second": best, "by_threads": medians, **ratios, **made}, arguments.out)
 
 
 if __name__ == "__main__":

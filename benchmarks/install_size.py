@@ -7,10 +7,10 @@ that a virtual environment starts with.
 """
 
 import argparse
-import json
-import time
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+
+from provenance import record, stamp
 
 TORCH = {"torch", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing-extensions"}
 TOOLS = {"pip", "setuptools", "wheel"}
@@ -38,8 +38,9 @@ def main() -> None:
     print(f"{sum(counted.values()):8.1f} MB  in all, torch left out")
     if arguments.out:
         rounded = {name: round(size, 1) for name, size in sorted(counted.items(), key=lambda item: -item[1])}
-        result = {"megabytes": round(sum(counted.values()), 1), "packages": rounded, "date": time.strftime("%Y-%m-%d")}
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+        total = round(sum(counted.values()), 1)
+        made = stamp("python benchmarks/install_size.py VENV")
+        record({"megabytes": total, "packages": rounded, **made}, arguments.out)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,15 @@ Figures are target tokens a second, the median of five timings of 20 steps each.
 
 import argparse
 import gc
-import json
 import statistics
 import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from provenance import RESULTS, record, stamp
 from torch import nn
 
-from clearformer.checkpoint import versions
 from clearformer.data.batch import Batch
 from clearformer.loading import build_model
 from clearformer.models.transformer import TransformerConfig
@@ -115,7 +114,7 @@ ENGINES = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS / "train-speed.json")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -131,9 +130,7 @@ def main():
         gc.collect()
         torch.cuda.empty_cache()
         torch._dynamo.reset()
-    if arguments.out:
-        result = {"command": "python benchmarks/train_speed.py", "tokens_per_second": rows, "versions": versions()}
-        arguments.out.write_text(json.dumps({**result, "date": time.strftime("%Y-%m-%d")}, indent=2) + "\n")
+    record({"tokens_per_second": rows, **stamp("python benchmarks/train_speed.py")}, arguments.out)
 
 
 if __name__ == "__main__":

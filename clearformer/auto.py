@@ -29,6 +29,8 @@ SIZES: list[tuple[float, str, int, float, int, int, float]] = [
     (float("inf"), "transformer-base", 32_000, 0.1, 32768, 8, 1e-3),
 ]
 
+PART = {True: 8192, False: 4096}  # tokens a side that are computed at once, on CUDA and elsewhere: memory bounds them
+
 
 def plan(
     sources: Mapping[str, Mapping[str, Any]], model: str | None, settings: Sequence[str], device: str = "auto"
@@ -46,6 +48,7 @@ def plan(
     per_pair = max(4.0, n_chars / n_pairs / 4)  # about four characters a piece
     steps = int(max(500, round(passes * n_pairs * per_pair / (0.9 * tokens), -2)))
     every = int(max(50, min(1000, round(steps / 40, -1))))
+    n_parts = max(1, tokens // PART[pick_device(device).type == "cuda"])
     fits = {"dropout": dropout, "share": "all" if draft.text.shared else "decoder"}  # if the model knows such keys
     fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
     table |= {
@@ -55,7 +58,8 @@ def plan(
         "optim": {"lr": lr},
         "schedule": {"warmup": min(4000, max(100, steps // 10))},
         "train": {
-            "tokens": tokens,
+            "tokens": tokens // n_parts,
+            "accumulation": n_parts,
             "steps": steps,
             "validate_every": every,
             "save_every": every,
@@ -64,12 +68,15 @@ def plan(
         },
     }
     recipe = Recipe.parse(override(table, settings), "--set")
-    passes = round(recipe.train.steps * 0.9 * recipe.train.tokens / (n_pairs * per_pair))
+    per_step = recipe.train.tokens * recipe.train.accumulation
+    passes = round(recipe.train.steps * 0.9 * per_step / (n_pairs * per_pair))
+    dropout = getattr(recipe.model, "dropout", 0.0)
     console.print(
         f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {recipe.model.preset or recipe.model.kind}, "
-        f"{'one vocabulary' if recipe.text.shared else 'two vocabularies'} of at most {recipe.text.vocab_size:,} "
-        f"{recipe.text.kind} pieces, {recipe.train.tokens:,} tokens a side and step, {recipe.train.steps:,} steps "
-        f"(about {passes:,} passes), peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
+        f"dropout {dropout:g}, {'one vocabulary' if recipe.text.shared else 'two vocabularies'} of at most "
+        f"{recipe.text.vocab_size:,} {recipe.text.kind} pieces, {per_step:,} tokens a side and step, "
+        f"{recipe.train.steps:,} steps (about {passes:,} passes), peak learning rate {recipe.optim.lr:g}, "
+        f"on {pick_device(device)}",
         markup=False,
     )
     return recipe

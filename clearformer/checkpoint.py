@@ -98,6 +98,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with atomically(path) as draft:
         save_file(ready, draft, metadata={"clearformer": json.dumps(facts or {})})
+        draft.chmod(0o644)  # the library writes for the owner alone
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

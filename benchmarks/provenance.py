@@ -1,0 +1,29 @@
+"""What every result says of itself: the command, the commit it ran at, versions and machine, the day."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from clearformer.checkpoint import versions
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def stamp(command: str, **more: str) -> dict[str, Any]:
+    """`more` are further versions, of peers."""
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
+    return {
+        "command": command,
+        "commit": git.stdout.strip() or "unknown",
+        "versions": {**versions(), **more},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def record(result: dict[str, Any], path: Path) -> None:
+    text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+    print(text, end="")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
