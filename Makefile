@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[plots]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(BIN)/clearformer

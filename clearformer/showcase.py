@@ -15,7 +15,6 @@ from clearformer.bundled.corpus import NOTICE, Pair, splits, word_by_word
 from clearformer.evaluation.evaluate import evaluate, score
 from clearformer.launch import train
 from clearformer.loading import DEFAULT, load
-from clearformer.plots.attention import plot_attention
 from clearformer.recipe import Recipe
 
 TESTS = {
@@ -66,5 +65,7 @@ def write_corpus(parts: dict[str, list[Pair]], folder: Path) -> None:
 
 def draw_attention(run: Path, pair: Pair) -> Path:
     """What each head of the last decoder layer looks at while it writes the reference."""
+    from clearformer.plots.attention import plot_attention
+
     seen = load(run).align(pair.english, pair.hindi)
     return plot_attention(seen.pattern[-1].numpy(), seen.source, seen.target, run / "attention.png")

@@ -46,7 +46,7 @@ def done(pairs, tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
     """They take longer than the training; `done`, which is made before this, has drawn one."""
-    monkeypatch.setattr(launch, "plot_curves", lambda *_: None)
+    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
 
 
 def test_leaves_everything_behind(done):

@@ -1,4 +1,11 @@
-from clearformer.plots.attention import plot_attention
-from clearformer.plots.curves import plot_curves
+from clearformer.errors import MachineError
+
+try:
+    from clearformer.plots.attention import plot_attention
+    from clearformer.plots.curves import plot_curves
+except ModuleNotFoundError as error:
+    if error.name is None or not error.name.startswith("matplotlib"):
+        raise
+    raise MachineError("pictures need matplotlib, which is not installed", "pip install 'clearformer[plots]'") from None
 
 __all__ = ["plot_attention", "plot_curves"]
