@@ -27,13 +27,13 @@ def translate(
     top_p: Annotated[
         float | None, typer.Option(metavar="P", min=0.01, max=1, help="Sample from the likeliest of mass P together.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable, line by line.")] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Translate sentences, in order, as they come.
 
-    Columns are divided by tabs. A blank line gives a blank line.
+    Columns are divided by tabs. A blank line gives a blank line, or as many as --n-best.
 
     \b
     clearformer translate "I am a good boy."
@@ -54,9 +54,11 @@ def translate(
         "top_p": top_p,
     }
     settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    rows = []
+    rows, first = [], 0
     for chunk in incoming(text or []):
-        for source, candidates in zip(chunk, translator.candidates(chunk, n_best, seed=seed, **settings)):
+        found_of_each = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
+        first += len(chunk)
+        for source, candidates in zip(chunk, found_of_each):
             for found in candidates:
                 looks = translator.align(source, found.text) if align else None
                 if json:

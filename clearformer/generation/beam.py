@@ -14,9 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.generation.decode import DecodeConfig, Hypothesis, StepModel, until
-
-NEVER = float("-inf")
+from clearformer.generation.decode import NEVER, DecodeConfig, Hypothesis, StepModel, until, widen
 
 
 def beam_search(
@@ -76,7 +74,7 @@ class Live:
 
     def extend(self, logits: Tensor, n: int, forbidden: int | None) -> "Live":
         """The n likeliest one-token extensions, best first; logits (B, W, V), which are used up."""
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = widen(logits)
         banned = None if forbidden is None else logits[:, :, forbidden].clone()
         if forbidden is not None:
             logits[:, :, forbidden] = NEVER

@@ -19,6 +19,11 @@ from torch import Tensor
 
 from clearformer.config import Config
 
+NEVER = float("-inf")
+
+Chooser = Callable[[Tensor, Tensor], Tensor]
+"""choose(logits (B, W, V), rows (B,)) -> tokens (B, W); rows says which sentences of those that began are left."""
+
 
 class State(Protocol):
     def reorder(self, parents: Tensor) -> None: ...
@@ -66,13 +71,15 @@ def sample(
     first: Tensor,
     eos: int,
     limits: Tensor,
-    choose: Callable[[Tensor], Tensor],
+    choose: Chooser,
     width: int = 1,
+    min_length: int = 0,
 ) -> list[list[Hypothesis]]:
-    """Write until EOS on `width` independent branches a sentence, each token chosen by `choose(logits) -> tokens`.
+    """Write until EOS on `width` independent branches a sentence; of each sentence the likeliest comes first.
 
-    first (B,): the token every branch begins with; limits (B,): tokens allowed, EOS included. Finished sentences
-    leave the batch, so that the last long one does not pay for the others.
+    first (B,): the token every branch begins with; limits (B,): tokens allowed, EOS included. Before `min_length`
+    tokens EOS cannot be chosen, but log p stays the model's own. Finished sentences leave the batch, so that the last
+    long one does not pay for the others.
     """
     n, device = first.size(0), first.device
     results: list[list[Hypothesis]] = [[] for _ in range(n)]
@@ -83,25 +90,31 @@ def sample(
     ended = torch.zeros(n, width, dtype=torch.bool, device=device)
     while rows.numel():
         logits, state = model.step(tokens, state)  # (B, W, V)
-        tokens = choose(logits).masked_fill(ended, eos)  # (B, W)
-        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        gained = exact.log_softmax(-1).gather(2, tokens[:, :, None])[:, :, 0]
+        logprobs = widen(logits).log_softmax(-1)
+        if written.size(2) < min_length:
+            logits = logits.index_fill(2, torch.tensor(eos, device=device), NEVER)
+        tokens = choose(logits, rows).masked_fill(ended, eos)  # (B, W)
+        gained = logprobs.gather(2, tokens[:, :, None])[:, :, 0]
         logprob = logprob + gained.masked_fill(ended, 0.0)
         written = torch.cat([written, tokens[:, :, None]], dim=2)  # (B, W, T)
         ended = ended | (tokens == eos)
         done = ended.all(1) | (written.size(2) >= limits)
         if done.any():
             for row in done.nonzero()[:, 0].tolist():
-                results[rows[row]] = [
-                    Hypothesis(until(branch, eos), value, value)
-                    for branch, value in zip(written[row].tolist(), logprob[row].tolist())
-                ]
+                branches = zip(written[row].tolist(), logprob[row].tolist())
+                found = [Hypothesis(until(branch, eos), value, value) for branch, value in branches]
+                results[rows[row]] = sorted(found, key=lambda hypothesis: -hypothesis.logprob)
             stay = (~done).nonzero()[:, 0]
             rows, tokens, written, logprob, ended, limits = (
                 x[stay] for x in (rows, tokens, written, logprob, ended, limits)
             )
             state.keep(stay)
     return results
+
+
+def widen(logits: Tensor) -> Tensor:
+    """At least float32, where log-probabilities of a long sequence add up without being rounded away."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def until(tokens: list[int], eos: int) -> list[int]:

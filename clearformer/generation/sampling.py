@@ -3,17 +3,22 @@
 temperature   softmax(logits / τ)          τ < 1 sharpens, τ > 1 flattens
 top-k         only the k likeliest         Fan et al. 2018
 top-p         only the nucleus: the fewest likeliest tokens that together hold probability p    Holtzman et al. 2020
+
+Chance comes from dice, one for each text, so that what is drawn for a text does not depend on those beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from random import Random
 
 import torch
 from torch import Tensor
 
-NEVER = float("-inf")
+from clearformer.generation.decode import NEVER, Chooser, widen
+
+FACES = 2**24  # as many as float32 tells apart between 0 and 1
 
 
-def greedy(logits: Tensor) -> Tensor:
+def greedy(logits: Tensor, rows: Tensor) -> Tensor:
     return logits.argmax(-1)
 
 
@@ -30,24 +35,31 @@ def top_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(outside, NEVER)
 
 
-def draw(logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    flat = logits.softmax(-1).view(-1, logits.size(-1))
-    return torch.multinomial(flat, 1, generator=generator).view(logits.shape[:-1])
+def dice(seed: int | None, numbers: Iterable[int]) -> list[Random]:
+    """A die for each text, a pure function of (seed, number of the text); without a seed torch draws one."""
+    seed = int(torch.randint(2**62, ())) if seed is None else seed
+    return [Random(f"{seed} {number}") for number in numbers]
 
 
-def sampler(
-    temperature: float, k: int = 0, p: float = 1.0, generator: torch.Generator | None = None
-) -> Callable[[Tensor], Tensor]:
-    """The chooser that these settings describe; temperature 0 is greedy."""
+def draw(logits: Tensor, luck: Tensor) -> Tensor:
+    """The token on whose share luck (…), in [0, 1), falls when the probabilities are laid end to end."""
+    shares = logits.softmax(-1)
+    ends = shares.cumsum(-1).masked_fill(shares == 0, 0.0)  # rounding never makes room for what cannot be
+    return (ends > luck[..., None] * ends.amax(-1, keepdim=True)).int().argmax(-1)  # the first of them
+
+
+def sampler(temperature: float, dice: Sequence[Random], k: int = 0, p: float = 1.0) -> Chooser:
+    """The chooser that these settings describe, with a die for each sentence; temperature 0 is greedy."""
     if temperature == 0:
         return greedy
 
-    def choose(logits: Tensor) -> Tensor:
-        logits = logits.float() / temperature
+    def choose(logits: Tensor, rows: Tensor) -> Tensor:
+        thrown = [[dice[row].randrange(FACES) / FACES for _ in range(logits.size(1))] for row in rows.tolist()]
+        logits = widen(logits) / temperature
         if k:
             logits = top_k(logits, k)
         if p < 1:
             logits = top_p(logits, p)
-        return draw(logits, generator)
+        return draw(logits, torch.tensor(thrown, device=logits.device))
 
     return choose

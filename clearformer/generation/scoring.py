@@ -6,11 +6,12 @@ log p(y | x) = Σ_t log p(y_t | y_<t, x)             forced decoding: the true w
 from torch import Tensor, nn
 
 from clearformer.data.batch import IGNORE, Batch
+from clearformer.generation.decode import widen
 
 
 def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
     """log p(y | x) of each pair (B,), natural log, EOS included and padding not counted."""
-    logprobs = model(batch).float().log_softmax(-1)  # (B, T, V)
+    logprobs = widen(model(batch)).log_softmax(-1)  # (B, T, V)
     real = batch.labels != IGNORE
     chosen = logprobs.gather(2, batch.labels.clamp(min=0)[:, :, None])[:, :, 0]  # (B, T)
     return (chosen * real).sum(1)

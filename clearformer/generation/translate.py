@@ -6,6 +6,7 @@ Sentences are sorted by length, decoded in batches of a token budget, and return
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from clearformer.data.store import Ragged
 from clearformer.errors import ConfigError, DataError
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
-from clearformer.generation.sampling import sampler
+from clearformer.generation.sampling import dice, sampler
 from clearformer.generation.scoring import target_logprobs
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import RecordingCore
@@ -73,40 +74,48 @@ class Translator:
 
     @torch.inference_mode()
     def candidates(
-        self, texts: Sequence[str], n: int = 1, tokens: int | None = None, seed: int | None = None, **settings: Any
+        self,
+        texts: Sequence[str],
+        n: int = 1,
+        tokens: int | None = None,
+        seed: int | None = None,
+        first: int = 0,
+        **settings: Any,
     ) -> list[list[Translation]]:
         """The n best translations (or n samples, with a temperature) of each text, best first.
 
-        `tokens` bounds a batch: source positions times branches. A blank text is translated by a blank.
+        `tokens` bounds a batch: source positions times branches. A blank text is translated by n blanks.
+        Samples depend on the seed, the text and its number alone, whatever else is in the batch (but for a draw so
+        close that rounding decides); numbers count from `first`, so that a stream is sampled alike however it is cut.
         """
         if {"top_k", "top_p"} & settings.keys():
-            settings = {"temperature": 1.0, **settings}  # whoever says what to sample from wants to sample
+            # Whoever says what to sample from wants to sample.
+            settings = {"temperature": self.decode.temperature or 1.0, **settings}
         decode = self.decode.changed(**settings) if settings else self.decode
         if decode.temperature == 0 and n > decode.beam:
             decode = decode.changed(beam=n)
         tokens = tokens or (65536 if self.device.type == "cuda" else 4096)
-        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
-        results: list[list[Translation]] = [[Translation("", 0.0, 0.0, [])] for _ in texts]
-        ids = self.encode_sources(texts)
+        ids = self.encode(self.source_tokenizer, texts)
+        results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
-            for row, found in zip(rows, self.search([ids[row] for row in rows], decode, n, generator)):
+            numbers = [first + row for row in rows]
+            for row, found in zip(rows, self.search([ids[row] for row in rows], decode, n, seed, numbers)):
                 plain = self.target_tokenizer.decode([h.tokens for h in found[:n]])
                 results[row] = [Translation(t, h.score, h.logprob, h.tokens) for t, h in zip(plain, found)]
         return results
 
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
         """Candidates for each of a stream of texts, in order, `chunk` texts at a time."""
-        waiting: list[str] = []
-        for text in texts:
-            waiting.append(text)
-            if len(waiting) == chunk:
-                yield from self.candidates(waiting, **settings)
-                waiting = []
-        if waiting:
-            yield from self.candidates(waiting, **settings)
+        refuse_string(texts)
+        rest = iter(texts)
+        for first in count(0, chunk):
+            waiting = list(islice(rest, chunk))
+            if not waiting:
+                return
+            yield from self.candidates(waiting, first=first, **settings)
 
     def search(
-        self, sources: list[list[int]], decode: DecodeConfig, n: int, generator: torch.Generator | None
+        self, sources: list[list[int]], decode: DecodeConfig, n: int, seed: int | None, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
         pad, eos = self.source_tokenizer.pad_id, self.source_tokenizer.eos_id
         source, mask = (x.to(self.device) for x in pad_source(Ragged.of(sources), pad, eos))
@@ -115,14 +124,18 @@ class Translator:
         state = self.model.start(source, None if mask.all() else mask)
         eos = self.target_tokenizer.eos_id
         if decode.temperature > 0:
-            choose = sampler(decode.temperature, decode.top_k, decode.top_p, generator)
-            return sample(self.model, state, first, eos, limits, choose, width=n)
+            choose = sampler(decode.temperature, dice(seed, numbers), decode.top_k, decode.top_p)
+            return sample(self.model, state, first, eos, limits, choose, n, decode.min_length)
         return beam_search(self.model, state, first, eos, limits, decode)
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """log p(target | source) of each given pair, natural log, by forced decoding."""
-        pairs = list(zip(self.encode_sources(sources), self.target_tokenizer.encode(list(targets))))
+        left, right = self.encode(self.source_tokenizer, sources), self.encode(self.target_tokenizer, targets)
+        if len(left) != len(right):
+            counts = f"there are {len(left)} and {len(right)}"
+            raise DataError(f"sources and targets come in pairs, but {counts}", "give one target for each source")
+        pairs = list(zip(left, right))
         results = [0.0] * len(pairs)
         for rows in by_length([source + target for source, target in pairs], 4096, 1, skip_empty=False):
             batch = self.batch([pairs[row] for row in rows])
@@ -133,7 +146,7 @@ class Translator:
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
         """The cross-attention of every layer and head while `target` is decoded from `source`."""
-        pair = (self.encode_sources([source])[0], self.target_tokenizer.encode([target])[0])
+        pair = (self.encode(self.source_tokenizer, [source])[0], self.encode(self.target_tokenizer, [target])[0])
         decoder = getattr(self.model, "decoder", nn.Module())
         every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
         if not every:
@@ -158,20 +171,23 @@ class Translator:
 
     def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
         """The pieces whose source embeddings point most nearly the same way as the word's, by cosine."""
-        ids = self.source_tokenizer.encode([word])[0]
-        if not ids or self.source_tokenizer.unk_id in ids:
-            raise DataError(f"`{word}` is not in the vocabulary", "try another word, or one in the source language")
+        tok = self.source_tokenizer
+        ids = tok.encode([word])[0]
+        if not ids or tok.unk_id in ids:
+            raise DataError(f"`{word}` is not in the vocabulary", "give a word of the language it translates from")
         table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
         query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
         likeness = table @ query
-        likeness[[*ids, *range(4)]] = -2.0
-        best = likeness.topk(min(n, len(likeness) - len(ids) - 4))
-        return list(zip(self.source_tokenizer.pieces(best.indices.tolist()), best.values.tolist()))
+        excluded = {*ids, tok.pad_id, tok.bos_id, tok.eos_id, tok.unk_id}
+        likeness[list(excluded)] = -2.0  # below any cosine
+        best = likeness.topk(min(n, len(likeness) - len(excluded)))
+        return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))
 
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, cut to what the model's positions can hold; a cut is warned of."""
+    def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, cut to what the model's positions can hold beside EOS or BOS; a cut is warned of."""
+        refuse_string(texts)
         room = self.model.config.max_length - 1
-        encoded = self.source_tokenizer.encode(list(texts))
+        encoded = tokenizer.encode(list(texts))
         for text, ids in zip(texts, encoded):
             if len(ids) > room:
                 warnings.warn(f"cut to {room:,} of its {len(ids):,} tokens: {text[:40]!r}…", stacklevel=2)
@@ -181,6 +197,12 @@ class Translator:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
         tok = self.target_tokenizer
         return pad_batch(sources, targets, tok.pad_id, tok.bos_id, tok.eos_id).to(self.device)
+
+
+def refuse_string(texts: Iterable[str]) -> None:
+    """A string is a sequence of strings too, of one character each: never what was meant."""
+    if isinstance(texts, str):
+        raise DataError(f"expected a list of texts, not the text {texts[:40]!r}", "put it in a list: [text]")
 
 
 def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:

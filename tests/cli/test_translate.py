@@ -60,6 +60,26 @@ def test_sampling_is_repeated_by_its_seed(cli: CliCall, run: Path) -> None:
     assert sample("--seed", 1) == sample("--seed", 1) != sample("--seed", 2)
 
 
+def test_samples_are_the_same_however_a_pipe_is_read(cli: CliCall, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once as arguments, in one read of stdin, and in one read a line."""
+    from clearformer.cli import options
+
+    lines = [*SENTENCES, "", SENTENCES[0], "the cat likes a book."]
+    stdin = "".join(f"{line}\n" for line in lines).encode()
+    command = ("translate", "-m", run, "--n-best", 2, "--temperature", 3, "--seed", 1)
+    at_once, piped = cli(*command, *lines).out, cli(*command, stdin=stdin).out
+    monkeypatch.setattr(options, "ready_lines", lambda stream: ([line.rstrip(b"\n")] for line in stream))
+    assert at_once == piped == cli(*command, stdin=stdin).out
+    rows = at_once.splitlines()
+    assert rows[:2] != rows[6:8], "the same sentence on another line is sampled anew"
+
+
+def test_a_blank_line_has_as_many_rows_as_the_others(cli: CliCall, run: Path) -> None:
+    rows = cli("translate", "-m", run, "--n-best", 3, "--scores", stdin=b"the dog sees a tree.\n\n").out.splitlines()
+    assert len(rows) == 6
+    assert rows[3:] == ["0.0000\t0.0000\t"] * 3
+
+
 def test_saying_what_to_sample_from_means_to_sample(cli: CliCall, run: Path) -> None:
     sampled = cli("translate", "-m", run, "--n-best", 2, "--top-k", 1, "--scores", SENTENCES[0]).out.splitlines()
     assert len(sampled) == 2

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearformer.generation.sampling import draw, greedy, sampler, top_k, top_p
+from clearformer.generation.sampling import FACES, dice, draw, greedy, sampler, top_k, top_p
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2], dtype=torch.float64)
+ROWS = torch.arange(1)
 LOGITS = PROBABILITIES.log() + 3.0  # a constant on all logits must not matter
 
 
@@ -16,7 +17,7 @@ def shares(logits: Tensor) -> list[float]:
 
 
 def test_greedy_takes_the_likeliest() -> None:
-    assert greedy(torch.stack([LOGITS, -LOGITS])).tolist() == [1, 2]
+    assert greedy(torch.stack([LOGITS, -LOGITS]), ROWS).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,8 @@ def chi_squared(counts: Tensor, expected: Tensor) -> float:
 )
 def test_draws_have_the_distribution_that_was_asked_for(temperature: float, k: int, p: float, weights: Tensor) -> None:
     n = 20_000
-    choose = sampler(temperature, k, p, torch.Generator().manual_seed(7))
-    counts = torch.bincount(choose(LOGITS.expand(n, -1)), minlength=5).double()
+    choose = sampler(temperature, dice(7, [0]), k, p)
+    counts = torch.bincount(choose(LOGITS.expand(1, n, -1), ROWS)[0], minlength=5).double()
     possible = weights > 0
     assert counts[~possible].sum() == 0
     degrees = int(possible.sum()) - 1
@@ -74,17 +75,39 @@ def test_draws_have_the_distribution_that_was_asked_for(temperature: float, k: i
     assert chi_squared(counts[possible].flip(0), n * weights[possible] / weights.sum()) > bound, "the test sees nothing"
 
 
-def test_draws_keep_the_shape_and_follow_the_seed() -> None:
-    logits = torch.randn(2, 3, 5)
-    drawn = [draw(logits, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
-    assert drawn[0].shape == (2, 3)
-    assert torch.equal(drawn[0], drawn[1])
-    assert draw(LOGITS).shape == ()
-    many = [draw(torch.zeros(101, 5), torch.Generator().manual_seed(seed)) for seed in (1, 2)]
-    assert not torch.equal(*many)
+def test_luck_falls_on_a_share_by_hand() -> None:
+    """Shares 0.1, 0.4, 0.05, 0.25, 0.2 end at 0.1, 0.5, 0.55, 0.8 and 1."""
+    luck = torch.tensor([[0.0, 0.09, 0.11], [0.49, 0.51, 0.56], [0.79, 0.81, 0.999]])
+    assert draw(LOGITS.expand(3, 3, 5), luck).tolist() == [[0, 0, 1], [1, 2, 3], [3, 4, 4]]
+
+
+def test_no_luck_falls_on_what_cannot_be() -> None:
+    """Neither the least nor the greatest, though the impossible come first and last and sums are rounded."""
+    logits = torch.randn(997, generator=torch.Generator().manual_seed(3))
+    logits[:11] = logits[-11:] = -math.inf
+    assert draw(logits.expand(2, -1), torch.tensor([0.0, (FACES - 1) / FACES])).tolist() == [11, 985]
+
+
+def test_what_is_drawn_for_a_text_depends_on_the_seed_and_its_number_alone() -> None:
+    logits = torch.zeros(3, 101, 5)
+
+    def drawn(seed: int, numbers: list[int]) -> list[list[int]]:
+        result: list[list[int]] = sampler(1.0, dice(seed, numbers))(logits[: len(numbers)], torch.arange(3)).tolist()
+        return result
+
+    one, two, three = drawn(1, [5, 2, 3])
+    assert drawn(1, [3, 5, 2]) == [three, one, two]
+    assert len({tuple(row) for row in (one, two, three, *drawn(2, [5, 2, 3]))}) == 6
+
+
+def test_without_a_seed_torch_gives_one() -> None:
+    torch.manual_seed(11)
+    one, two = (dice(None, [0])[0].random() for _ in range(2))
+    torch.manual_seed(11)
+    assert one == dice(None, [0])[0].random() != two
 
 
 def test_temperature_zero_is_greedy_and_near_zero_almost() -> None:
-    logits = torch.randn(11, 7)
-    assert torch.equal(sampler(0.0)(logits), greedy(logits))
-    assert torch.equal(sampler(1e-4)(logits), greedy(logits))
+    logits = torch.randn(1, 11, 7)
+    assert torch.equal(sampler(0.0, [])(logits, ROWS), logits.argmax(-1))
+    assert torch.equal(sampler(1e-4, dice(1, [0]))(logits, ROWS), logits.argmax(-1))

@@ -1,5 +1,6 @@
 from math import log
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -21,3 +22,15 @@ def test_log_probabilities_of_the_true_words_are_summed_by_hand() -> None:
     labels = torch.tensor([[2, 1], [0, IGNORE]])
     scores = target_logprobs(Fixed(), Batch(source, source == 0, labels.clamp(min=0), labels))
     torch.testing.assert_close(scores, torch.tensor([log(0.3 * 0.7), log(0.5)]))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)],
+)
+def test_a_wider_type_is_kept_and_a_narrower_one_widened(
+    given: torch.dtype, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fixed, "table", Fixed.table.to(given))
+    source, labels = torch.zeros(1, 5, dtype=torch.long), torch.tensor([[2, 1]])
+    assert target_logprobs(Fixed(), Batch(source, source == 0, labels, labels)).dtype == kept

@@ -1,13 +1,16 @@
 from itertools import islice
+from typing import Any
 
 import pytest
+import tokenizers
 import torch
+from tokenizers.models import WordLevel
 
 from clearformer.errors import DataError
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.translate import Translator, by_length
 from clearformer.models.transformer import Transformer, TransformerConfig
-from clearformer.text import TextConfig
+from clearformer.text import TextConfig, Tokenizer
 from clearformer.text.tokenizer import train_tokenizer
 
 TEXTS = ["a cat", "the dog sat on the mat", "cats", "", "dogs eat a mat", "the", "on the mat the cat sat and sat"]
@@ -50,6 +53,19 @@ def test_a_blank_is_translated_by_a_blank(translator: Translator) -> None:
     assert translator.translate([]) == []
 
 
+@pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "seed": 1}])
+def test_a_blank_has_as_many_candidates_as_the_others(translator: Translator, settings: dict[str, Any]) -> None:
+    found = translator.candidates(["a cat", ""], n=3, **settings)
+    assert [len(candidates) for candidates in found] == [3, 3]
+    assert [(c.text, c.score, c.logprob) for c in found[1]] == [("", 0.0, 0.0)] * 3
+
+
+@pytest.mark.parametrize("verb", ["translate", "candidates", "stream", "score"])
+def test_a_string_is_not_taken_for_a_list(translator: Translator, verb: str) -> None:
+    with pytest.raises(DataError, match=r"expected a list of texts, not the text 'a cat'\nhint: .*\[text\]"):
+        list(getattr(translator, verb)("a cat", *([["a"]] if verb == "score" else [])))
+
+
 def test_more_candidates_than_beams_widen_the_beam(translator: Translator) -> None:
     found = translator.candidates(["the cat"], n=7)[0]
     assert len({tuple(c.tokens) for c in found}) == 7
@@ -69,20 +85,60 @@ def test_samples_follow_the_seed(translator: Translator) -> None:
         for seed in (1, 1, 2)
     )
     assert one == again != two
-    assert all(len(found) == (5 if text else 1) for text, found in zip(TEXTS, one))
+
+
+def test_samples_are_the_same_in_any_batch_chunk_and_order(translator: Translator) -> None:
+    settings: dict[str, Any] = {"n": 3, "seed": 5, "temperature": 1.0, "top_k": 7}
+    expected = [[c.tokens for c in found] for found in translator.candidates(TEXTS, **settings)]
+    for i, text in enumerate(TEXTS):
+        assert [[c.tokens for c in found] for found in translator.candidates([text], first=i, **settings)] == [
+            expected[i]
+        ]
+    for changed in (translator.candidates(TEXTS, tokens=1, **settings), translator.stream(TEXTS, chunk=2, **settings)):
+        assert [[c.tokens for c in found] for found in changed] == expected
+    twins = translator.candidates(TEXTS[:1] * 5, n=1, seed=5, temperature=1.0)
+    assert len({tuple(found[0].tokens) for found in twins}) > 1, "the same text on another line is another sample"
+
+
+def test_samples_are_best_first_and_no_shorter_than_asked(translator: Translator) -> None:
+    for found in translator.candidates(["a cat", "the dog sat"], n=7, temperature=1.0, seed=1, min_length=4):
+        assert [c.logprob for c in found] == sorted((c.logprob for c in found), reverse=True)
+        assert min(len(c.tokens) for c in found) >= 4
+
+
+def test_saying_what_to_sample_from_keeps_the_temperature_of_the_recipe(translator: Translator) -> None:
+    model, tokenizer = translator.model, translator.source_tokenizer
+    cool = Translator(model, tokenizer, tokenizer, translator.decode.changed(temperature=0.3))
+    texts = TEXTS * 3
+    assert cool.candidates(texts, seed=1, top_k=50) == cool.candidates(texts, seed=1, top_k=50, temperature=0.3)
+    assert cool.candidates(texts, seed=1, top_k=50) != cool.candidates(texts, seed=1, top_k=50, temperature=1.0)
+    assert translator.candidates(texts, seed=1, top_k=50) == translator.candidates(texts, seed=1, temperature=1.0)
 
 
 def test_the_score_of_a_text_is_its_log_probability(translator: Translator) -> None:
     """Forced decoding says the same as sampling did, of every sample that ended and is spelt as it was written."""
     texts = [text for text in TEXTS if text]
-    sampled = translator.candidates(texts, n=7, temperature=1.0, seed=3)
+    sampled = translator.candidates(texts, n=7, temperature=2.0, seed=3)
     spelt = translator.target_tokenizer.encode([c.text for found in sampled for c in found])
     limits = [min(2 * (len(text) + 1) + 5, 61) for text in texts for _ in range(7)]
     pairs = [(text, c) for text, found in zip(texts, sampled) for c in found]
     whole = [pair for pair, ids, limit in zip(pairs, spelt, limits) if pair[1].tokens == ids and len(ids) < limit]
     assert len({len(c.tokens) for _, c in whole}) > 3, "the toy should end at various lengths"
     scores = translator.score([text for text, _ in whole], [c.text for _, c in whole])
-    assert scores == pytest.approx([c.logprob for _, c in whole], abs=1e-4)
+    assert scores == pytest.approx([c.logprob for _, c in whole], abs=1e-10)
+
+
+def test_a_target_for_each_source(translator: Translator) -> None:
+    with pytest.raises(DataError, match="come in pairs, but there are 2 and 1"):
+        translator.score(["a", "cat"], ["the"])
+
+
+def test_long_targets_are_cut_as_sources_are(translator: Translator) -> None:
+    with pytest.warns(UserWarning, match="cut to 60 of its 67 tokens"):
+        score = translator.score(["a cat"], ["t" * 67])
+    assert score == translator.score(["a cat"], ["t" * 60])
+    with pytest.warns(UserWarning, match="cut to 60 of its 67 tokens"):
+        assert len(translator.align("a cat", "t" * 67).target) == 61
 
 
 def test_alignment_shows_where_the_decoder_looked(translator: Translator) -> None:
@@ -103,6 +159,18 @@ def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:
     assert [likeness for _, likeness in found] == sorted((x for _, x in found), reverse=True)
     with pytest.raises(DataError, match="not in the vocabulary"):
         translator.neighbours("Ж")
+
+
+def test_special_tokens_are_nobodys_neighbours_wherever_they_stand(translator: Translator) -> None:
+    """A foreign vocabulary that begins with words and ends with its special tokens."""
+    names = ["a", "b", "c", "d", "e", "<pad>", "<bos>", "<eos>", "<unk>"]
+    rust = tokenizers.Tokenizer(WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
+    foreign = Tokenizer(rust.to_str())
+    found = Translator(translator.model, foreign, foreign).neighbours("b", n=100)
+    pieces = [piece for piece, _ in found]
+    assert {"a", "c", "d", "e"} <= set(pieces)
+    assert not {"b", *names[5:]} & set(pieces)
+    assert len(found) == len(translator.model.source_embedding.weight) - 5
 
 
 def test_batches_of_alike_lengths_hold_every_text_once() -> None:
