@@ -17,15 +17,29 @@ from clearformer.errors import CheckpointError
 
 Rows = dict[str, tuple[str, ...]]
 Table = Mapping[str, str | tuple[str, ...]]
+KINDS = ("weight", "bias")
 
 
-def rows_of(ours: str, theirs: str, table: Table) -> Rows:
-    """The rows of one module: a table of layers with both prefixes written out, once for weight and once for bias."""
+def inside(ours: str, theirs: str, table: Table) -> Rows:
+    """The table of a module as the module around it says it: both prefixes written out."""
     return {
-        f"{ours}{left}{kind}": tuple(f"{theirs}{name}{kind}" for name in ([right] if isinstance(right, str) else right))
+        f"{ours}{left}": tuple(f"{theirs}{name}" for name in ([right] if isinstance(right, str) else right))
         for left, right in table.items()
-        for kind in ("weight", "bias")
     }
+
+
+def rows_of(table: Table) -> Rows:
+    """The rows of a table of layers, once for weight and once for bias."""
+    layers = inside("", "", table).items()
+    return {f"{left}{kind}": tuple(f"{name}{kind}" for name in right) for left, right in layers for kind in KINDS}
+
+
+def block_rows(ours: str, theirs: str, n_blocks: int, block: Table) -> Rows:
+    """The rows of a stack of equal blocks, numbered from 0 on both sides."""
+    rows: Rows = {}
+    for i in range(n_blocks):
+        rows |= rows_of(inside(f"{ours}{i}.", f"{theirs}{i}.", block))
+    return rows
 
 
 def to_ours(theirs: Mapping[str, Tensor], rows: Rows, where: str) -> dict[str, Tensor]:

@@ -17,15 +17,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs
+from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.models.transformer import Transformer, TransformerConfig
 
 Module = TypeVar("Module", bound=nn.Module)
 
-ATTENTION = {"qkv.": "in_proj_", "out.": "out_proj."}
-ENCODER = {"add_attn.norm.": "norm1.", "mlp.up.": "linear1.", "mlp.down.": "linear2.", "add_mlp.norm.": "norm2."}
-DECODER = {**ENCODER, "add_cross.norm.": "norm2.", "add_mlp.norm.": "norm3."}
+ATTENTION: Table = {"qkv.": "in_proj_", "out.": "out_proj."}
+ENCODER: Table = {
+    **inside("attn.", "self_attn.", ATTENTION),
+    "add_attn.norm.": "norm1.",
+    "mlp.up.": "linear1.",
+    "mlp.down.": "linear2.",
+    "add_mlp.norm.": "norm2.",
+}
+DECODER: Table = {
+    **ENCODER,
+    **inside("cross.", "multihead_attn.", ATTENTION),
+    "add_cross.norm.": "norm2.",
+    "add_mlp.norm.": "norm3.",
+}
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
@@ -37,7 +48,7 @@ def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
         raise refusal("an nn.MultiheadAttention with keys beside the positions' own (add_bias_kv, add_zero_attn)")
     bias = theirs.in_proj_bias is not None
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, bias=bias, dropout=theirs.dropout)
-    rows = common(rows_of("", "", ATTENTION), ours, theirs)
+    rows = common(rows_of(ATTENTION), ours, theirs)
     return filled(ours, to_ours(theirs.state_dict(), rows, "the nn.MultiheadAttention"), like=theirs)
 
 
@@ -49,7 +60,7 @@ def export_attention(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     if ours.scale != 1 / sqrt(ours.d_head):
         raise refusal(f"attention with scores scaled by {ours.scale:g} rather than 1/√K")
     theirs = nn.MultiheadAttention(width, ours.n_heads, ours.dropout, ours.qkv.bias is not None, batch_first=True)
-    rows = common(rows_of("", "", ATTENTION), ours, theirs)
+    rows = common(rows_of(ATTENTION), ours, theirs)
     return filled(theirs, to_theirs(ours.state_dict(), rows, "the attention"), like=ours)
 
 
@@ -59,7 +70,7 @@ def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
     `settings` are those fields of TransformerConfig that `theirs` knows nothing of: vocabularies, positions, sharing.
     """
     ours = Transformer(implied_config(theirs, **settings))
-    rows = common(stack_rows(ours.config), ours, theirs)
+    rows = common(tensor_rows(ours.config), ours, theirs)
     return filled(ours, to_ours(theirs.state_dict(), rows, "the nn.Transformer"), like=theirs)
 
 
@@ -72,7 +83,7 @@ def export_transformer(ours: Transformer) -> nn.Transformer:
         raise refusal(f"a model with {c.positions.kind} positions, which live inside its attention,")
     layer: dict[str, Any] = {"d_model": c.d_model, "nhead": c.n_heads, "dim_feedforward": c.d_ff, "dropout": c.dropout}
     layer |= {"activation": ACTIVATIONS[c.activation], "norm_first": c.residual == "pre", "batch_first": True}
-    norms = [nn.LayerNorm(c.d_model) if c.final_norm else None for _ in range(2)]
+    norms = [nn.LayerNorm(c.d_model) if c.has_final_norm else None for _ in range(2)]
     # Nested tensors, a fast path for padding, exist for some of these layers only and warn about the others.
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(**layer), c.n_encoder_layers, norms[0], enable_nested_tensor=False
@@ -84,7 +95,7 @@ def export_transformer(ours: Transformer) -> nn.Transformer:
             module.dropout = c.attention_dropout
         elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
             module.dropout.p = c.activation_dropout
-    rows = common(stack_rows(c), ours, theirs)
+    rows = common(tensor_rows(c), ours, theirs)
     weights = {name: tensor for name, tensor in ours.state_dict().items() if name in rows}
     return filled(theirs, to_theirs(weights, rows, "the model"), like=ours)
 
@@ -122,18 +133,12 @@ def implied_fields(layer: Any) -> dict[str, Any]:
     }
 
 
-def stack_rows(config: TransformerConfig) -> Rows:
-    rows: Rows = {}
-    for i in range(config.n_encoder_layers):
-        ours, theirs = f"encoder.blocks.{i}.", f"encoder.layers.{i}."
-        rows |= rows_of(ours, theirs, ENCODER)
-        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
-    for i in range(config.n_decoder_layers):
-        ours, theirs = f"decoder.blocks.{i}.", f"decoder.layers.{i}."
-        rows |= rows_of(ours, theirs, DECODER)
-        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
-        rows |= rows_of(f"{ours}cross.", f"{theirs}multihead_attn.", ATTENTION)
-    return rows | rows_of("", "", {"encoder.norm.": "encoder.norm.", "decoder.norm.": "decoder.norm."})
+def tensor_rows(config: TransformerConfig) -> Rows:
+    return {
+        **block_rows("encoder.blocks.", "encoder.layers.", config.n_encoder_layers, ENCODER),
+        **block_rows("decoder.blocks.", "decoder.layers.", config.n_decoder_layers, DECODER),
+        **rows_of({"encoder.norm.": "encoder.norm.", "decoder.norm.": "decoder.norm."}),
+    }
 
 
 def common(rows: Rows, ours: nn.Module, theirs: nn.Module) -> Rows:

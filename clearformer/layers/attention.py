@@ -77,8 +77,11 @@ def contextualise(embeddings: Tensor) -> Tensor:
 
 
 class Core(Protocol):
-    def lower(self, mask: Mask | None, T: int, S: int) -> Any:
-        """What this core wants to be told instead of `mask`; done once a forward pass, not once a layer."""
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
+        """What this core wants to be told instead of `mask`; done once a forward pass, not once a layer.
+
+        `device` is that of the queries.
+        """
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
@@ -88,8 +91,8 @@ class Core(Protocol):
 class PlainCore:
     """The equation itself: slow, clear, exportable, and the reference of every other core."""
 
-    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | None:
-        return None if mask is None else mask.dense(T, S)
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | None:
+        return None if mask is None else mask.dense(T, S, device)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float

@@ -25,10 +25,10 @@ class FusedCore:
     A purely causal square mask becomes the flag that lets the flash kernels skip half of the work.
     """
 
-    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | bool | None:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
         if mask is None:
             return None
-        return True if mask.is_only_causal and T == S else mask.dense(T, S)
+        return True if mask.is_only_causal and T == S else mask.dense(T, S, device)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
@@ -50,8 +50,8 @@ class RecordingCore:
     def __init__(self, core: Core) -> None:
         self.core, self.record = core, list[Tensor]()
 
-    def lower(self, mask: Mask | None, T: int, S: int) -> Any:
-        return None if mask is None else (self.core.lower(mask, T, S), mask.dense(T, S))
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
+        return None if mask is None else (self.core.lower(mask, T, S, device), mask.dense(T, S, device))
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float

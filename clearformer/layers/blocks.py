@@ -96,10 +96,10 @@ class Stack(nn.Module):
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
         core = self.blocks[0].attn.core  # type: ignore[union-attr]
-        lowered = core.lower(mask, x.size(1), S)  # type: ignore[operator, union-attr]
+        lowered = core.lower(mask, x.size(1), S, x.device)  # type: ignore[operator, union-attr]
         if memory is not None:
             n_memory = memory.size(1) if isinstance(memory, Tensor) else memory[0][0].size(2)
-            memory_lowered = core.lower(memory_mask, x.size(1), n_memory)  # type: ignore[operator, union-attr]
+            memory_lowered = core.lower(memory_mask, x.size(1), n_memory, x.device)  # type: ignore[operator, union-attr]
         else:
             memory_lowered = None
         x = self.dropout(self.positions.add(x, where))

@@ -45,12 +45,12 @@ class PackedLinear(Linear):
 def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
     """Replace every linear layer by its packed twin, where that is possible: float32 weights on a CPU with oneDNN.
 
-    Parameters keep their names and stay shared where they were.
+    Parameters keep their names and stay shared where they were. A subclass that computes something else is left alone.
     """
     weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
         for parent in list(model.modules()):
             for name, child in parent.named_children():
-                if isinstance(child, nn.Linear):
+                if isinstance(child, nn.Linear) and type(child).forward is nn.Linear.forward:
                     setattr(parent, name, PackedLinear.of(child, n_rows))
     return model

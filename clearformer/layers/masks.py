@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 class Mask:
-    """A rule, or several that must all agree. `device` is that of the rules' tensors, if any has one."""
+    """A rule, or several that must all agree."""
 
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
         """May query t of row b look at key s? Index tensors broadcastable to (B, T, S) -> bool."""
@@ -35,10 +35,12 @@ class Mask:
     def __and__(self, other: "Mask | None") -> "Mask":
         return self if other is None else All((self, other))
 
-    def dense(self, T: int, S: int) -> Tensor:
-        """The mask as bool (B, 1, T, S), B = 1 when no rule depends on the row."""
+    def dense(self, T: int, S: int, device: torch.device) -> Tensor:
+        """The mask as bool (B, 1, T, S), B = 1 when no rule depends on the row.
+
+        `device` is that of the queries, where the rules' own tensors must be too: a rule may have none that tells.
+        """
         held = self.tensors()
-        device = held[0].device if held else None
         n_rows = held[0].size(0) if held else 1
         b = torch.arange(n_rows, device=device)[:, None, None]
         t = torch.arange(T, device=device)[None, :, None]
@@ -106,5 +108,5 @@ class Ancestors(Mask):
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return self.table[b, t, s]
 
-    def dense(self, T: int, S: int) -> Tensor:
+    def dense(self, T: int, S: int, device: torch.device) -> Tensor:
         return self.table[:, None]

@@ -2,7 +2,7 @@
 
     sinusoidal   PE(p, 2i) = sin(p / 10000^(2i/D)),  PE(p, 2i+1) = cos(the same)         added to the embedding
     learned      P[p], one vector a position                                             added to the embedding
-    rotary       the pair (2i, 2i+1) of q and k turned by the angle p / 10000^(2i/K)     so q·k sees only t − s
+    rotary       the pair (i, i + K/2) of q and k turned by the angle p / 10000^(2i/K)   so q·k sees only t − s
     alibi        −m_h · |t − s| on the scores, m_h = 2^(−8h/H)                           a bias, nothing learnt
     t5           b_h[bucket(t − s)] on the scores, buckets widening with the distance    a bias, learnt
 
@@ -16,6 +16,7 @@ import math
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from clearformer.config import Config
@@ -169,8 +170,14 @@ class PositionConfig(Config):
     kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = "sinusoidal"
     layout: Literal["interleaved", "halves"] = "interleaved"  # of the sinusoids
     base: float = 10000.0  # of the rotary angles
-    n_buckets: int = 32  # t5
-    max_distance: int = 128  # t5, tokens
+    n_buckets: int = Field(32, ge=4, description="t5: at least one exact and one wide bucket each way")
+    max_distance: int = Field(128, gt=0, description="t5: tokens, more than the exact buckets, which are n_buckets / 2")
+
+    def model_post_init(self, _: object) -> None:
+        if self.max_distance <= self.n_buckets // 2:
+            raise ValueError(
+                f"max_distance = {self.max_distance} must be more than half of n_buckets = {self.n_buckets}"
+            )
 
     def build(self, d_model: int, n_heads: int, d_head: int, max_length: int, is_causal: bool) -> Positions:
         match self.kind:

@@ -40,7 +40,7 @@ class TransformerConfig(Config):
     d_model: int = Field(512, gt=0)
     d_ff: int = Field(2048, gt=0)
     n_heads: int = Field(8, gt=0)
-    n_kv_heads: int | None = Field(None, description="key and value heads; n_heads when not given")
+    n_kv_heads: int | None = Field(None, gt=0, description="key and value heads; n_heads when not given")
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
     norm: Literal["layer", "rms"] = "layer"
     residual: Literal["pre", "post"] = "pre"
@@ -64,6 +64,10 @@ class TransformerConfig(Config):
             raise ValueError(f"rotary positions need an even d_model / n_heads, not {self.d_model // self.n_heads}")
         if self.share == "all" and self.source_vocab != self.target_vocab:
             raise ValueError('share = "all" needs one vocabulary for both sides; set share = "decoder"')
+
+    @property
+    def has_final_norm(self) -> bool:
+        return self.residual == "pre" if self.final_norm is None else self.final_norm
 
 
 class Transformer(nn.Module):
@@ -144,6 +148,5 @@ def build_stack(config: TransformerConfig, core: Core, is_decoder: bool) -> Stac
         )
         for _ in range(c.n_decoder_layers if is_decoder else c.n_encoder_layers)
     ]
-    has_norm = c.residual == "pre" if c.final_norm is None else c.final_norm
     positions = c.positions.build(c.d_model, c.n_heads, c.d_model // c.n_heads, c.max_length, is_decoder)
-    return Stack(blocks, positions, c.dropout, norm() if has_norm else None)
+    return Stack(blocks, positions, c.dropout, norm() if c.has_final_norm else None)

@@ -49,9 +49,11 @@ def test_attention_is_torchs_both_ways(dtype: torch.dtype, bias: bool) -> None:
     keys = torch.tensor([[True] * S, [True] * 2 + [False] * 3])
     for other in (theirs, back):
         expected = other(x, memory, memory, key_padding_mask=~keys, need_weights=False)[0]
-        assert_close(ours(x, memory, Padding(keys).dense(T, S)), expected)
+        assert_close(ours(x, memory, Padding(keys).dense(T, S, x.device)), expected)
         ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-        assert_close(ours(x, None, Causal().dense(T, T)), other(x, x, x, attn_mask=ahead, need_weights=False)[0])
+        assert_close(
+            ours(x, None, Causal().dense(T, T, x.device)), other(x, x, x, attn_mask=ahead, need_weights=False)[0]
+        )
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor)
 
@@ -120,8 +122,8 @@ def test_transformer_is_torchs_both_ways(
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("residual", ["pre", "post"])
-@pytest.mark.parametrize("final_norm", [True, False])
-def test_our_transformer_survives_the_journey(dtype: torch.dtype, residual: str, final_norm: bool) -> None:
+@pytest.mark.parametrize("final_norm", [True, False, None])
+def test_our_transformer_survives_the_journey(dtype: torch.dtype, residual: str, final_norm: bool | None) -> None:
     settings: dict[str, Any] = {"source_vocab": V, "target_vocab": V, "share": "none", "max_length": S}
     config = TransformerConfig(
         **settings, n_encoder_layers=1, n_decoder_layers=2, d_model=D, d_ff=F, n_heads=H, activation="silu",
@@ -131,7 +133,7 @@ def test_our_transformer_survives_the_journey(dtype: torch.dtype, residual: str,
     theirs = export_transformer(ours)
     batch = batch_of_tokens()
     assert_close(hidden_of(theirs, ours, batch), ours.hidden(batch))
-    assert implied_config(theirs, **settings) == config
+    assert implied_config(theirs, **settings) == config.changed(final_norm=config.has_final_norm)
     back = import_transformer(theirs, **settings).state_dict()
     for name, tensor in ours.state_dict().items():
         if name.startswith(("encoder", "decoder")):

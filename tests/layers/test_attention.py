@@ -190,7 +190,7 @@ def test_a_remembered_memory_is_the_memory() -> None:
 
 def test_cached_steps_equal_one_pass() -> None:
     layer, x = layer_and_input()
-    whole = layer(x, mask=layer.core.lower(Causal(), T, T))
+    whole = layer(x, mask=layer.core.lower(Causal(), T, T, x.device))
     cache = KVCache()
     steps = [layer(x[:, t : t + 1], cache=cache) for t in range(T)]
     torch.testing.assert_close(torch.cat(steps, dim=1), whole)

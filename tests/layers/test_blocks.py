@@ -65,21 +65,23 @@ class CountingCore(FusedCore):
     """Counts how often a mask is lowered."""
 
     def __init__(self) -> None:
-        self.lowered: list[tuple[Mask | None, int, int]] = []
+        self.lowered: list[tuple[Mask | None, int, int, str]] = []
 
-    def lower(self, mask: Mask | None, T: int, S: int) -> Tensor | bool | None:
-        self.lowered.append((mask, T, S))
-        return super().lower(mask, T, S)
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
+        self.lowered.append((mask, T, S, device.type))
+        return super().lower(mask, T, S, device)
 
 
-def test_a_stack_lowers_each_mask_once_for_all_blocks() -> None:
-    core, causal, padding = CountingCore(), Causal(), Padding(torch.ones(B, S, dtype=torch.bool))
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_stack_lowers_each_mask_once_for_all_blocks_where_they_are(device: str) -> None:
+    core, causal, padding = CountingCore(), Causal(), Padding(torch.ones(B, S, dtype=torch.bool, device=device))
     blocks = [block(has_cross=True).float() for _ in range(3)]
     for b in blocks:
         b.attn.core = b.cross.core = core
-    stack = Stack(blocks, Positions(), 0.0, None)
-    stack(torch.randn(B, T, D), torch.arange(T), causal, torch.randn(B, S, D), padding)
-    assert core.lowered == [(causal, T, T), (padding, T, S)]
+    stack = Stack(blocks, Positions(), 0.0, None).to(device)
+    x, memory = torch.randn(B, T, D, device=device), torch.randn(B, S, D, device=device)
+    stack(x, torch.arange(T), causal, memory, padding)
+    assert core.lowered == [(causal, T, T, device), (padding, T, S, device)]
 
 
 def test_a_stack_is_its_blocks_one_after_another() -> None:

@@ -15,7 +15,7 @@ def keys_values(n: int) -> tuple[Tensor, Tensor]:
 
 def seen(mask: Mask | None) -> list[list[list[int]]]:
     assert mask is not None
-    return mask.dense(0, 0)[:, 0].int().tolist()  # the tree knows its own sizes
+    return mask.dense(0, 0, CPU)[:, 0].int().tolist()  # the tree knows its own sizes
 
 
 # KVCache

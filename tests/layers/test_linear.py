@@ -2,7 +2,7 @@ import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearformer.layers.linear import Linear, PackedLinear, pack
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -39,6 +39,25 @@ def test_packing_a_model_keeps_its_names_its_ties_and_its_results() -> None:
     with torch.inference_mode():
         ours, theirs = (m.step(tokens, m.start(source, None))[0] for m in (packed, model))
     torch.testing.assert_close(ours, theirs)
+
+
+class Doubling(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Named(nn.Linear):
+    """An nn.Linear in all but name."""
+
+
+def test_a_layer_that_computes_something_else_is_left_alone() -> None:
+    model = nn.Sequential(Doubling(3, 5), Named(5, 7))
+    x = torch.randn(2, 3)
+    expected = model(x)
+    packed = pack(model)
+    assert [type(layer) for layer in packed] == [Doubling, PackedLinear]  # type: ignore[arg-type]
+    with torch.inference_mode():
+        torch.testing.assert_close(packed(x), expected)
 
 
 def test_what_cannot_be_packed_stays_as_it_is() -> None:

@@ -102,6 +102,12 @@ def test_shared_tables_are_one_parameter(share: str, n_tables: int) -> None:
     [
         ({"n_heads": 5}, "d_model = 12 must be a multiple of n_heads = 5"),
         ({"n_kv_heads": 2}, "n_heads = 3 must be a multiple of n_kv_heads = 2"),
+        ({"n_kv_heads": 0}, "`n_kv_heads` = 0: input should be greater than 0"),
+        ({"positions": {"kind": "t5", "n_buckets": 3}}, "positions `n_buckets` = 3: input should be greater"),
+        (
+            {"positions": {"kind": "t5", "max_distance": 16}},
+            "max_distance = 16 must be more than half of n_buckets = 32",
+        ),
         ({"source_vocab": 19}, "one vocabulary for both sides"),
         ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even d_model / n_heads, not 3"),
     ],

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.folder import read_config, read_weights, write_folder
-from clearformer.interop.names import Rows, Table, rows_of, to_ours, to_theirs
+from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs
 from clearformer.models.transformer import TransformerConfig
 
 CONFIG = {
@@ -57,13 +57,18 @@ EMBEDDINGS: dict[str, Rows] = {
 }
 COPIES = {"all": (SHARED, TARGET, HEAD, SOURCE), "decoder": (TARGET, HEAD), "none": ()}  # one tensor, any of its names
 ATTENTION: Table = {"qkv.": ("q_proj.", "k_proj.", "v_proj."), "out.": "out_proj."}
-ENCODER = {
+ENCODER: Table = {
+    **inside("attn.", "self_attn.", ATTENTION),
     "add_attn.norm.": "self_attn_layer_norm.",
     "mlp.up.": "fc1.",
     "mlp.down.": "fc2.",
     "add_mlp.norm.": "final_layer_norm.",
 }
-DECODER = {**ENCODER, "add_cross.norm.": "encoder_attn_layer_norm."}
+DECODER: Table = {
+    **ENCODER,
+    **inside("cross.", "encoder_attn.", ATTENTION),
+    "add_cross.norm.": "encoder_attn_layer_norm.",
+}
 
 
 def import_folder(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
@@ -109,7 +114,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
     """config.json of the same model, where Marian has one."""
-    fields = config.model_dump()
+    fields = {**config.model_dump(), "final_norm": config.has_final_norm}
     for name, value in FIXED.items():
         own = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
         if own != value:
@@ -158,14 +163,8 @@ def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dic
 
 def tensor_rows(config: TransformerConfig) -> Rows:
     """Every tensor but the head's bias, whose shape is (V,) here and (1, V) there."""
-    rows = dict(EMBEDDINGS[config.share])
-    for i in range(config.n_encoder_layers):
-        ours, theirs = f"encoder.blocks.{i}.", f"model.encoder.layers.{i}."
-        rows |= rows_of(ours, theirs, ENCODER)
-        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
-    for i in range(config.n_decoder_layers):
-        ours, theirs = f"decoder.blocks.{i}.", f"model.decoder.layers.{i}."
-        rows |= rows_of(ours, theirs, DECODER)
-        rows |= rows_of(f"{ours}attn.", f"{theirs}self_attn.", ATTENTION)
-        rows |= rows_of(f"{ours}cross.", f"{theirs}encoder_attn.", ATTENTION)
-    return rows
+    return {
+        **EMBEDDINGS[config.share],
+        **block_rows("encoder.blocks.", "model.encoder.layers.", config.n_encoder_layers, ENCODER),
+        **block_rows("decoder.blocks.", "model.decoder.layers.", config.n_decoder_layers, DECODER),
+    }

@@ -82,10 +82,11 @@ def test_every_activation_and_scale(tmp_path: Path, activation: str, scaled: boo
     assert_same_logits(read(tmp_path, torch.float32), theirs)
 
 
-def test_our_own_model_goes_over_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("final_norm", [False, None])
+def test_our_own_model_goes_over_and_comes_back(tmp_path: Path, final_norm: bool | None) -> None:
     config = TransformerConfig(
         source_vocab=V, target_vocab=V, n_encoder_layers=1, n_decoder_layers=2, d_model=H * K, d_ff=F, n_heads=H,
-        residual="post", final_norm=False, positions={"layout": "halves"}, max_length=19, share="decoder",
+        residual="post", final_norm=final_norm, positions={"layout": "halves"}, max_length=19, share="decoder",
     )  # fmt: skip
     ours = Transformer(config).eval()
     export_folder(tmp_path, config, weights_of(ours), pad=2, eos=3, first=1)
@@ -93,7 +94,8 @@ def test_our_own_model_goes_over_and_comes_back(tmp_path: Path) -> None:
     assert_same_logits(ours, theirs)
     ids = theirs.config
     assert (ids.pad_token_id, ids.eos_token_id, ids.decoder_start_token_id) == (2, 3, 1)
-    assert import_folder(tmp_path)[0] == config.changed(head_bias=True)  # Marian always has one: here it is zero
+    # Marian always has a head bias, here one of zeros, and never a final norm.
+    assert import_folder(tmp_path)[0] == config.changed(head_bias=True, final_norm=False)
     assert not import_folder(tmp_path)[1]["unembedding.bias"].any()
 
 
