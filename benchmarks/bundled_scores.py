@@ -16,7 +16,7 @@ from clearformer import evaluate, load
 from clearformer.data.sources import Tally, read_pairs
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.loading import DEFAULT, find
-from clearformer.prepare import count_pairs, examples
+from clearformer.prepare import examples, shares_of
 from clearformer.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 def in_domain(root):
     settings = [f"data.root={root}"] if root else []
     recipe = Recipe.read(HERE.parent / "recipes" / "tatoeba-en-fr.toml", settings)
-    return list(examples(recipe, "test", recipe.data.share(count_pairs(recipe)), Tally()))
+    return list(examples(recipe, "test", shares_of(recipe), Tally()))
 
 
 def main():

@@ -82,10 +82,10 @@ def clearformer(folder, sources, beam):
     from clearformer.generation.decode import DecodeConfig
     from clearformer.interop.huggingface.marian import import_folder
     from clearformer.layers.linear import pack
+    from clearformer.memory import keep_freed_memory
     from clearformer.models.transformer import Transformer
-    from clearformer.training.precision import pick_device
 
-    pick_device("cpu")  # sets the process up as `clearformer.load` does
+    keep_freed_memory()  # as `clearformer translate` does
     config, weights = import_folder(folder / "huggingface")
     model = Transformer(config).eval()
     load_weights(model, weights, str(folder))

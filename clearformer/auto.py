@@ -14,7 +14,7 @@ from typing import Any
 
 from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Tally
-from clearformer.prepare import examples
+from clearformer.prepare import Shares, examples
 from clearformer.recipe import Recipe, model_key, override
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
@@ -42,14 +42,15 @@ def plan(
     is_ours = not {"kind", "preset"} & asked["model"].keys()  # the size is for us to choose
     smallest = {"preset": SIZES[0][1]} if is_ours else named
     # Parsed once beforehand, so that a misspelt key is found before a large corpus is read.
-    draft = Recipe.parse(override(table | {"model": smallest}, settings), "--set")
+    has_two = not asked.get("text", {}).get("shared", True)
+    draft = Recipe.parse(override(table | {"model": smallest}, [*settings, "text.shared=true"]), "--set")
     n_pairs, n_chars = survey(draft)
     _, size, vocab, dropout, tokens, passes, lr = next(row for row in SIZES if n_pairs <= row[0])
     per_pair = max(4.0, n_chars / n_pairs / 4)  # about four characters a piece
     steps = int(max(500, round(passes * n_pairs * per_pair / (0.9 * tokens), -2)))
     every = int(max(50, min(1000, round(steps / 40, -1))))
     n_parts = max(1, tokens // PART[pick_device(device).type == "cuda"])
-    fits = {"dropout": dropout, "share": "all" if draft.text.shared else "decoder"}  # if the model knows such keys
+    fits = {"dropout": dropout, "share": "decoder" if has_two else "all"}  # if the model knows such keys
     fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
     table |= {
         # A vocabulary of the size that the user asks for is meant; one of our choice may come out smaller.
@@ -77,7 +78,6 @@ def plan(
         f"{recipe.text.vocab_size:,} {recipe.text.kind} pieces, {per_step:,} tokens a side and step, "
         f"{recipe.train.steps:,} steps (about {passes:,} passes), peak learning rate {recipe.optim.lr:g}, "
         f"on {pick_device(device)}",
-        markup=False,
     )
     return recipe
 
@@ -85,7 +85,7 @@ def plan(
 def survey(recipe: Recipe) -> tuple[int, int]:
     """Pairs, and characters of their targets, that are left after filtering."""
     n_pairs = n_chars = 0
-    for example in examples(recipe, "train", 0.0, Tally()):
+    for example in examples(recipe, "train", Shares(), Tally()):
         n_pairs += 1
         n_chars += len(example.target)
     return n_pairs, n_chars
@@ -98,13 +98,15 @@ def plan_finetune(
     old = Recipe.read(RunFolder(start).recipe)
     kept = ("text", "model", "decode", "evaluate", "objective")
     table: dict[str, Any] = {name: value for name, value in old.tables().items() if name in kept}
-    table["data"] = {split: dict(source) for split, source in sources.items()}
+    table["data"] = {split: dict(source) for split, source in sources.items()} | {
+        "filter": old.tables()["data"]["filter"]
+    }
     n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))
     every = max(20, steps // 20)
     table |= {
-        "optim": {"lr": old.optim.lr / 10},
+        "optim": {**old.tables()["optim"], "lr": old.optim.lr / 10},
         "schedule": {"kind": "cosine", "warmup": min(100, steps // 10)},
         "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }
@@ -112,6 +114,5 @@ def plan_finetune(
     console.print(
         f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: from {start}, {recipe.train.tokens:,} tokens a side "
         f"and step, {recipe.train.steps:,} steps, peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
-        markup=False,
     )
     return recipe

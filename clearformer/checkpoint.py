@@ -12,6 +12,8 @@ Every file appears whole or not at all: it is written under another name, flushe
 ever pickled or unpickled.
 """
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -26,6 +28,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, MachineError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
@@ -52,6 +56,21 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no recipe.toml", "name the --out folder of a training"
             )
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Inside, no other training may enter this folder; a process that is killed leaves it open."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise CheckpointError(
+                f"another process is training into {self.path}", "wait for it, or choose another --out"
+            ) from None
+        finally:
+            os.close(folder)
+
     def sweep(self) -> None:
         """Remove what a process left half-written when it was killed: drafts, .<name>.<number or folder>."""
         for folder in (self.path, self.data):
@@ -74,11 +93,11 @@ def atomically(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except (OSError, SafetensorError) as error:
-        full = getattr(error, "errno", None) == 28 or "No space left" in str(error)
+        # The safetensors library has no errno, only the system's words for it.
+        full = getattr(error, "errno", None) in FULL or any(os.strerror(code) in str(error) for code in FULL)
         reason = "the disk is full" if full else str(error)
-        raise MachineError(
-            f"{path} cannot be written: {reason}", "free some space; what was saved before is untouched"
-        ) from error
+        hint = "free some space; what was saved before is untouched" if full else "check the path and its permissions"
+        raise MachineError(f"{path} cannot be written: {reason}", hint) from error
     finally:
         with suppress(OSError):
             draft.unlink()
@@ -111,7 +130,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
     except (SafetensorError, ValueError, OSError) as error:
         hint = "copy it again, or resume from another run"
-        if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04"):
+        with open(path, "rb") as file:
+            start = file.read(2)
+        if start in (b"PK", b"\x80\x02", b"\x80\x04"):
             hint = "this looks like a pickled file, which is never opened; only safetensors are"
         raise CheckpointError(f"{path} is truncated or not a safetensors file ({error})", hint) from None
     return tensors, facts

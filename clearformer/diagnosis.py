@@ -40,7 +40,6 @@ def examine() -> dict[str, Any]:
         "attention": {
             "flash": torch.backends.cuda.flash_sdp_enabled(),
             "efficient": torch.backends.cuda.mem_efficient_sdp_enabled(),
-            "cudnn": torch.backends.cuda.cudnn_sdp_enabled(),
         },
         "compile": {
             "compiler": next(filter(None, map(shutil.which, compilers)), None),

@@ -48,6 +48,10 @@ class MachineError(ClearformerError):
     pass
 
 
+class Interrupted(Exception):
+    """Ctrl-C or a polite kill, after everything was saved and said. No mistake, so it stands outside the tree."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The hint for a misspelt name: the closest known one, or the whole list when nothing is close."""
     names = sorted(known)

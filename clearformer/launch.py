@@ -1,7 +1,10 @@
 """A training from first to last: prepare the data, build the model, train, test, report."""
 
+import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,11 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder, load_weights, versions, write_json, write_text
 from clearformer.data.collate import TokenBatches
-from clearformer.errors import CheckpointError, ConfigError, MachineError, suggest
+from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, suggest
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
 from clearformer.loading import build_model, load
+from clearformer.memory import keep_freed_memory
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.prepare import Corpus, CorpusSteps, discard, prepare, test_pairs
 from clearformer.recipe import Recipe
@@ -21,7 +25,7 @@ from clearformer.registry import resolve
 from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
-from clearformer.training.loop import Interrupted, Progress, Trainer
+from clearformer.training.loop import Progress, Trainer
 from clearformer.training.precision import autocast, built_in, make_deterministic, pick_device
 
 SCORES = ("loss", "bleu", "chrf")  # what `validation` gives
@@ -32,24 +36,28 @@ def train(
 ) -> dict[str, Any]:
     """Run a recipe into a folder; returns the report. `start` is a run whose weights and tokenizer to go on from."""
     where = pick_device(device)
+    if where.type == "cpu":
+        keep_freed_memory()
     world = join_world(where)
     try:
         run = RunFolder(world.agree(out))
-        open_folder(run, recipe, resume, world, start)
-        if recipe.train.deterministic:
-            make_deterministic()
-        trainer, corpus, recipe = set_up(recipe, run, where, world, start)
-        if resume and run.last.exists():
-            trainer.resume()
-            console.print(f"resumed at step {trainer.progress.step:,} of {recipe.train.steps:,}")
-        elif start is not None:
-            trainer.save()  # from here on the folder stands by itself, whatever becomes of `start`
-        if world.is_first:
-            write_text(run.recipe, recipe.dump())
-        steps = CorpusSteps(corpus, recipe.train.tokens, recipe.train.seed, recipe.train.accumulation, world)
-        progress = trainer.train(steps)
+        with run.lock() if world.is_first else nullcontext():
+            open_folder(run, recipe, resume, world, start)
+            if recipe.train.deterministic:
+                make_deterministic()
+            trainer, corpus, recipe = set_up(recipe, run, where, world, start)
+            if resume and run.last.exists():
+                trainer.resume()
+                console.print(f"resumed at step {trainer.progress.step:,} of {recipe.train.steps:,}")
+            elif start is not None:
+                trainer.save()  # from here on the folder stands by itself, whatever becomes of `start`
+            if world.is_first:
+                write_text(run.recipe, recipe.dump())
+            steps = CorpusSteps(corpus, recipe.train.tokens, recipe.train.seed, recipe.train.accumulation, world)
+            progress = trainer.train(steps)
     except Interrupted:
-        console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with: --resume --out {run.path}")
+        console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with:")
+        console.print(f"  clearformer train --resume --out {run.path}")
         raise
     finally:
         leave_world()
@@ -60,10 +68,12 @@ def open_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World, star
     """See that the folder may be trained into, clear away what a killed process left, and say what is being made."""
     if resume:
         run.require()
-    elif run.last.exists() or (start is not None and start.resolve() == run.path.resolve()):
+    elif run.last.exists() or run.model.exists() or (start is not None and start.resolve() == run.path.resolve()):
         raise CheckpointError(
             f"{run.path} holds a training already", "add --resume to go on with it, or choose another --out"
         )
+    elif run.path.exists() and not run.exists and (run.path / "tokenizer.json").exists():
+        raise CheckpointError(f"{run.path} holds a tokenizer.json of someone else's", "choose another --out")
     world.barrier()
     if not world.is_first:
         return
@@ -93,10 +103,7 @@ def set_up(
     if world.is_first:
         announce(recipe, corpus, model, device, world)
     objective = resolve("objective", recipe.objective.kind)(recipe.objective)
-    how = recipe.train.compile
-    if how == "auto":
-        how = "whole" if device.type == "cuda" and not recipe.train.deterministic else "off"
-    objective = compiled(objective, model, how)
+    objective = compiled(objective, model, recipe.train.compile)
     if recipe.train.parallel == "shard" and world.size > 1:
         shard(model, device)
     trainer = Trainer(
@@ -135,7 +142,8 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
         )
     plain = Translation(TranslationConfig(label_smoothing=0.0))
     batches = TokenBatches(corpus.valid.lengths, recipe.train.tokens, 0).epoch(0)
-    text = corpus.valid_text[: recipe.evaluate.max_validation]
+    # Spread over the whole set: a sorted corpus would otherwise be judged by its shortest sentences.
+    text = corpus.valid_text[:: ceil(len(corpus.valid_text) / recipe.evaluate.max_validation)]
     references = [[plain_reference(pair.target, recipe) for pair in text]]
 
     @torch.no_grad()
@@ -149,7 +157,7 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
             beam = recipe.evaluate.validation_beam
             scores = evaluate(translator, [p.source for p in text], references, recipe.evaluate, beam=beam)
         pick = step // max(1, recipe.train.validate_every) % len(text)
-        console.print(f"  {text[pick].source}\n  → {scores['translations'][pick]}", markup=False, style="dim")
+        console.print(f"  {text[pick].source}\n  → {scores['translations'][pick]}", style="dim")
         return {"loss": total / count, "bleu": scores["bleu"], "chrf": scores["chrf"]}
 
     return validate
@@ -157,7 +165,7 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
 
 def plain_reference(text: str, recipe: Recipe) -> str:
     """A reference as decoding would write it: pieces glued where the corpus was cut into pieces beforehand."""
-    return text if recipe.text.joiner is None else text.replace(f"{recipe.text.joiner} ", "")
+    return text if recipe.text.joiner is None else re.sub(re.escape(recipe.text.joiner) + "( |$)", "", text)
 
 
 def finish(recipe: Recipe, run: RunFolder, progress: Progress, device: torch.device) -> dict[str, Any]:
@@ -175,7 +183,7 @@ def finish(recipe: Recipe, run: RunFolder, progress: Progress, device: torch.dev
         "versions": versions(),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
-    if pairs := test_pairs(recipe, run):
+    if pairs := test_pairs(run):
         references = [[plain_reference(pair.target, recipe) for pair in pairs]]
         scores = evaluate(translator, [pair.source for pair in pairs], references, recipe.evaluate)
         report["test"] = {name: value for name, value in scores.items() if name != "translations"}

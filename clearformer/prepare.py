@@ -7,6 +7,7 @@ used as it is, so that a resumed run sees exactly the same pairs, whatever becam
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +28,18 @@ from clearformer.training.distributed import World
 from clearformer.training.journal import console
 
 CHUNK = 8192  # pairs tokenised at a time
-SPLITS = ("valid", "train")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much of the training corpus is held out, by source sentence: the same sentences for every seed."""
+
+    valid: float = 0.0
+    test: float = 0.0
+
+    def split_of(self, source: str) -> str:
+        at = place(source)
+        return "valid" if at < self.valid else "test" if at < self.valid + self.test else "train"
 
 
 @dataclass(frozen=True)
@@ -48,16 +60,12 @@ class Corpus:
 def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> Corpus:
     """Make what training reads, or find it again. `tokenizers` are those of a model to go on from."""
     if not is_prepared(run):
-        fraction = 0.0 if recipe.data.valid is not None else recipe.data.share(count_pairs(recipe))
-        source, target = tokenizers or learn_tokenizers(recipe, fraction)
+        shares = shares_of(recipe)
+        source, target = tokenizers or learn_tokenizers(recipe, shares)
         save_tokenizers(run, source, target)
-        if fraction and recipe.data.held_out_test:
-            pairs = (
-                json.dumps(pair._asdict(), ensure_ascii=False) for pair in examples(recipe, "test", fraction, Tally())
-            )
-            write_text(run.data / "test.jsonl", "".join(f"{pair}\n" for pair in pairs))
-        for split in SPLITS:  # train comes last: once it is there, everything is
-            encode_split(recipe, split, fraction, source, target, run)
+        keep_test(recipe, shares, run)
+        for split in ("valid", "train"):  # train comes last: once it is there, everything is
+            encode_split(recipe, split, shares, source, target, run)
     source, target = load_tokenizers(run)
     text = [Example(*pair) for pair in json.loads((run.data / "valid.json").read_text(encoding="utf-8"))]
     return Corpus(
@@ -67,63 +75,69 @@ def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokeniz
 
 def discard(run: RunFolder) -> None:
     """Forget a preparation that another training left, so that the corpus is read again."""
-    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json", "data/train.safetensors"):
+    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"):
         (run.path / name).unlink(missing_ok=True)
+    shutil.rmtree(run.data, ignore_errors=True)
 
 
 def is_prepared(run: RunFolder) -> bool:
     return (run.data / "train.safetensors").exists()
 
 
-def test_pairs(recipe: Recipe, run: RunFolder) -> list[Example]:
-    """The pairs to test on at the end: the recipe's own, or those held out; none if there are neither."""
+def shares_of(recipe: Recipe) -> Shares:
+    """What is held out of the training corpus: nothing for a split that has a corpus of its own."""
+    data = recipe.data
+    valid = data.share(sum(1 for _ in examples(recipe, "train", Shares(), Tally()))) if data.valid is None else 0.0
+    return Shares(valid, data.held_out_test if data.test is None else 0.0)
+
+
+def examples(recipe: Recipe, split: str, shares: Shares, tally: Tally) -> Iterator[Example]:
+    """The filtered pairs of a split: its own corpus, or its share of the training corpus."""
+    source = recipe.data.source("train" if getattr(shares, split, 0.0) else split)
+    assert source is not None
+    is_shared = split == "train" or getattr(shares, split, 0.0) > 0
+    for example in recipe.data.filter.keep(source.read(), tally):
+        if not is_shared or shares.split_of(example.source) == split:
+            yield example
+
+
+def keep_test(recipe: Recipe, shares: Shares, run: RunFolder) -> None:
+    """Copy the pairs to test on at the end, unfiltered where they have a file of their own: it may be gone by then."""
     own = recipe.data.source("test")
-    if own is not None:
-        return list(own.read())
+    if own is None and not shares.test:
+        return
+    pairs = examples(recipe, "test", shares, Tally()) if own is None else own.read()
+    lines = (json.dumps(pair._asdict(), ensure_ascii=False) for pair in pairs)
+    write_text(run.data / "test.jsonl", "".join(f"{line}\n" for line in lines))
+
+
+def test_pairs(run: RunFolder) -> list[Example]:
+    """What `keep_test` kept; nothing if there was nothing."""
     kept = run.data / "test.jsonl"
     return list(read_pairs(kept, ("source", "target"))) if kept.exists() else []
 
 
-def count_pairs(recipe: Recipe) -> int:
-    return sum(1 for _ in examples(recipe, "train", 0.0, Tally()))
-
-
-def examples(recipe: Recipe, split: str, fraction: float, tally: Tally) -> Iterator[Example]:
-    """The filtered pairs of a split. With a fraction, validation and test are held out of the training corpus."""
-    source = recipe.data.source("train" if fraction else split)
-    assert source is not None
-    for example in recipe.data.filter.keep(source.read(), tally):
-        if part_of(example.source, fraction, recipe.data.held_out_test if fraction else 0.0) in (split, None):
-            yield example
-
-
-def part_of(source: str, valid: float, test: float) -> str | None:
-    """The split of a sentence when these shares are held out, the same for every seed; None when there is no share."""
-    at = place(source)
-    return None if not valid + test else "valid" if at < valid else "test" if at < valid + test else "train"
-
-
-def learn_tokenizers(recipe: Recipe, fraction: float) -> tuple[Tokenizer, Tokenizer]:
+def learn_tokenizers(recipe: Recipe, shares: Shares) -> tuple[Tokenizer, Tokenizer]:
     """One tokenizer for both languages, or one each; or the file that the recipe names."""
 
     def lines(sides: tuple[int, ...]) -> Iterator[str]:
-        return (example[side] for example in examples(recipe, "train", fraction, Tally()) for side in sides)
+        return (example[side] for example in examples(recipe, "train", shares, Tally()) for side in sides)
 
     if recipe.text.file is not None:
         given = Tokenizer.load(recipe.text.file)
         return given, given
     if recipe.text.shared:
-        both = train_tokenizer(lines((0, 1)), recipe.text, strict=recipe.text.strict)
+        both = train_tokenizer(lines((0, 1)), recipe.text)
         return both, both
-    source, target = (train_tokenizer(lines((side,)), recipe.text, strict=recipe.text.strict) for side in (0, 1))
+    source, target = (train_tokenizer(lines((side,)), recipe.text) for side in (0, 1))
     return source, target
 
 
 def encode_split(
-    recipe: Recipe, split: str, fraction: float, source: Tokenizer, target: Tokenizer, run: RunFolder
+    recipe: Recipe, split: str, shares: Shares, source: Tokenizer, target: Tokenizer, run: RunFolder
 ) -> None:
     tally = Tally()
-    pairs = examples(recipe, split, fraction, tally)
+    pairs = examples(recipe, split, shares, tally)
     text: list[Example] = []
     size = max(source.vocab_size, target.vocab_size)
     with StoreWriter(run.data / f"{split}.safetensors", size, {"tokenizer": target.fingerprint()}) as writer:
@@ -136,17 +150,17 @@ def encode_split(
             if not text:
                 raise DataError("there is nothing to validate on", "give a validation file, or more pairs")
             write_json(run.data / "valid.json", text)
-    kept = f", {writer.count:,} of them for {split}" if fraction else ""
+    kept = f", {writer.count:,} of them for {split}" if writer.count < tally.kept else ""
     console.print(f"{split}: {tally.describe()}{kept}")
 
 
 def save_tokenizers(run: RunFolder, source: Tokenizer, target: Tokenizer) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
     if source.fingerprint() == target.fingerprint():
-        target.save(run.path / "tokenizer.json")
+        write_text(run.path / "tokenizer.json", target.to_json())
     else:
-        source.save(run.path / "source.tokenizer.json")
-        target.save(run.path / "target.tokenizer.json")
+        write_text(run.path / "source.tokenizer.json", source.to_json())
+        write_text(run.path / "target.tokenizer.json", target.to_json())
 
 
 def load_tokenizers(run: RunFolder) -> tuple[Tokenizer, Tokenizer]:

@@ -115,7 +115,23 @@ class Recipe:
         }
         for name, default in CHOSEN.items():
             made[name] = choose(name, table.get(name, {}), default, f"{where}: [{name}]")
-        return cls(**made)
+        recipe = cls(**made)
+        recipe.check(where)
+        return recipe
+
+    def check(self, where: str) -> None:
+        """What no table can tell by itself. A model of the user's need not have these keys."""
+        room, longest = getattr(self.model, "max_length", None), self.data.filter.max_tokens
+        if room is not None and longest >= room:  # BOS or EOS comes on top
+            raise ConfigError(
+                f"{where}: data.filter.max_tokens = {longest} keeps pairs too long for model.max_length = {room}",
+                f"set data.filter.max_tokens = {room - 1}, or model.max_length = {longest + 1}",
+            )
+        if getattr(self.model, "share", None) == "all" and not self.text.shared and self.text.file is None:
+            raise ConfigError(
+                f'{where}: text.shared = false makes two vocabularies, but model.share = "all" ties their embeddings',
+                'set model.share = "decoder", or text.shared = true',
+            )
 
     def with_model(self, **changes: Any) -> Self:
         return replace(self, model=self.model.changed(**changes))
@@ -168,17 +184,18 @@ def model_key(name: str) -> str:
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply "train.steps=500" and the like. Values are TOML; what is not valid TOML is taken as a string."""
+    """Apply "train.steps=500" and the like.
+
+    A preset that is set here wins over the sizes that the table writes out, and other settings, before or after it,
+    win over the preset.
+    """
+    changes = [parse_setting(setting) for setting in settings]
     result = {name: dict(section) if isinstance(section, dict) else section for name, section in table.items()}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        path = key.strip().split(".")
-        if not equals or len(path) < 2:
-            raise ConfigError(f"--set {setting}: expected table.key=value", "for example --set train.steps=500")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
+    for path, value in changes:
+        if path == ["model", "preset"] and isinstance(result.get("model"), dict):
+            for size in presets().get(str(value), {}):
+                result["model"].pop(size, None)
+    for setting, (path, value) in zip(settings, changes):
         place = result
         for part in path[:-1]:
             inner = place.get(part, {})
@@ -187,3 +204,15 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
             place[part] = place = dict(inner)
         place[path[-1]] = value
     return result
+
+
+def parse_setting(setting: str) -> tuple[list[str], Any]:
+    """The path and value of "train.steps=500". Values are TOML; what is not valid TOML is taken as a string."""
+    key, equals, text = setting.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2:
+        raise ConfigError(f"--set {setting}: expected table.key=value", "for example --set train.steps=500")
+    try:
+        return path, tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return path, text.strip()

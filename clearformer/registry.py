@@ -23,10 +23,6 @@ SHIPPED: dict[str, dict[str, str]] = {
         "wordpiece": "clearformer.text.tokenizers.wordpiece:build",
         "unigram": "clearformer.text.tokenizers.unigram:build",
     },
-    "metric": {
-        "bleu": "clearformer.evaluation.metrics.bleu:corpus_bleu",
-        "chrf": "clearformer.evaluation.metrics.chrf:corpus_chrf",
-    },
 }
 
 _added: dict[str, dict[str, Any]] = {kind: {} for kind in SHIPPED}
@@ -34,8 +30,10 @@ _added: dict[str, dict[str, Any]] = {kind: {} for kind in SHIPPED}
 
 def register(kind: str, name: str, thing: Any) -> Any:
     """Add a thing of the user's under a new name; returns it, so that it can close a class definition."""
+    if kind not in SHIPPED:
+        raise ConfigError(f"`{kind}` is no kind of thing that can be registered", suggest(kind, SHIPPED))
     table = _added.setdefault(kind, {})
-    if name in SHIPPED.get(kind, {}) or table.get(name, thing) is not thing:
+    if name in SHIPPED[kind] or table.get(name, thing) is not thing:
         raise ConfigError(f"there is already a {kind} called `{name}`", "choose another name")
     table[name] = thing
     return thing

@@ -6,12 +6,13 @@ translating without grammar is worth.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from clearformer.bundled.corpus import NOTICE, Pair, splits, word_by_word
+from clearformer.errors import CheckpointError
 from clearformer.evaluation.evaluate import evaluate, score
 from clearformer.launch import train
 from clearformer.loading import DEFAULT, load
@@ -26,10 +27,12 @@ SENTENCES = ("I am a good boy.", "The cat eats the mouse.", "Where is the train 
 
 
 def demo(
-    out: Path | None = None, settings: tuple[str, ...] = (), seed: int = 0, say: Callable[[str], None] = print
+    out: Path | str | None = None, settings: Sequence[str] = (), seed: int = 0, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
     """Everything above, into a run folder; returns the scores. `say` is told each result as it comes."""
-    out = out or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    out = Path(out or f"runs/demo-{time.strftime('%Y%m%d-%H%M%S')}")
+    if out.exists():
+        raise CheckpointError(f"{out} is there already", "choose another --out")
     parts = splits(train=24_000, seed=seed)
     corpus = out / "corpus"
     write_corpus(parts, corpus)

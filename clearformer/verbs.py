@@ -20,6 +20,7 @@ from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.launch import plain_reference
 from clearformer.loading import find, load
 from clearformer.recipe import Recipe
+from clearformer.text.normalize import clean
 
 Name = str | Path
 Corpus = Name | tuple[Name, Name]
@@ -69,7 +70,8 @@ def train(
     To resume, `out` is enough: the folder holds its recipe. Processes of a distributed training other than the first
     return an empty report.
     """
-    if resume and recipe is None:
+    if resume:
+        refuse_with_resume(recipe=recipe, pairs=pairs, valid=valid, test=test, model=model)
         chosen = saved_recipe(out, settings)
     elif isinstance(recipe, Recipe):
         chosen = recipe
@@ -103,6 +105,7 @@ def finetune(
     start = find(model)
     corpora = {split: corpus for split, corpus in (("train", pairs), ("valid", valid), ("test", test)) if corpus}
     if resume:
+        refuse_with_resume(valid=valid, test=test)
         chosen = saved_recipe(out, settings)
     else:
         chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device)
@@ -150,7 +153,7 @@ def evaluate(
 
 def lines_of(path: Path, n: int) -> list[str]:
     require_file(path)
-    lines = list(read_lines(path))
+    lines = [clean(line) for line in read_lines(path)]
     if len(lines) != n:
         raise DataError(f"{path} has {len(lines):,} lines for {n:,} pairs", "give one reference a line, for each pair")
     return lines
@@ -163,6 +166,14 @@ def as_paths(corpus: Corpus) -> Path | tuple[Path, Path]:
 def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[str, Any]]:
     """Corpora by split as the [data] table of a recipe writes them."""
     return {split: {"path": as_paths(corpus), "columns": columns} for split, corpus in corpora.items()}
+
+
+def refuse_with_resume(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"a training is resumed as it is: --{name} cannot be given anew", "give --resume and --out alone"
+            )
 
 
 def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:

@@ -41,7 +41,7 @@ def test_threads_that_do_not_fit_the_cores_are_noted(report: dict[str, Any]) -> 
 def test_a_gpu_and_its_kernels(report: dict[str, Any]) -> None:
     properties = SimpleNamespace(name="T4", total_memory=16e9, major=7, minor=5)
     cuda = {"built_for": "13.0", "trouble": None, "devices": [diagnosis.describe_device(properties)]}
-    attention = {"flash": False, "efficient": True, "cudnn": False}
+    attention = {"flash": False, "efficient": True}
     gpu = {**report, "cuda": cuda, "attention": attention}
     assert lines_about("T4", gpu)[0].startswith("note  GPU T4, 16 GB, compute capability 7.5; it has no bfloat16")
     assert lines_about("kernels", gpu)[0].startswith("note  attention kernels: efficient; ")

@@ -12,7 +12,7 @@ import clearformer
 PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
-    ["errors", "version"],
+    ["errors", "version", "memory"],
     ["config", "registry"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],

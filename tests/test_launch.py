@@ -111,6 +111,9 @@ def test_another_corpus_is_not_mistaken_for_the_one_prepared_before(pairs, tmp_p
     other.write_text("".join(f"z{i}z\tzz{i}\n" for i in range(59)))
     launch.train(recipe(pairs), out, device="cpu")
     (out / "last.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="holds a training already"):  # its model is worth keeping
+        launch.train(recipe(other), out, device="cpu")
+    (out / "model.safetensors").unlink()
     launch.train(recipe(other), out, device="cpu")
     assert "z" in load(out).source_tokenizer.pieces(load(out).source_tokenizer.encode(["z1z"])[0])
 
@@ -137,3 +140,15 @@ def test_finetuning_can_be_resumed_without_the_model_it_came_from(done, pairs, t
     run.recipe.write_text(resolved.dump())
     resumed = launch.train(resolved, run.path, resume=True, device="cpu")
     assert resumed["valid"] == whole["valid"]
+
+
+def test_two_trainings_cannot_share_a_folder(pairs, tmp_path):
+    with RunFolder(tmp_path).lock(), pytest.raises(CheckpointError, match="another process is training into"):
+        launch.train(recipe(pairs), tmp_path, device="cpu")
+
+
+def test_a_tokenizer_that_is_not_ours_is_left_alone(pairs, tmp_path):
+    (tmp_path / "tokenizer.json").write_text("precious")
+    with pytest.raises(CheckpointError, match="someone else's"):
+        launch.train(recipe(pairs), tmp_path, device="cpu")
+    assert (tmp_path / "tokenizer.json").read_text() == "precious"

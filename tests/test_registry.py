@@ -37,9 +37,9 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_a_name_like_no_other_is_answered_with_all() -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.resolve("metric", "xyz")
+        registry.resolve("tokenizer", "xyz")
     assert caught.value.hint is not None
-    assert "bleu, chrf" in caught.value.hint
+    assert "bpe, byte-bpe, char" in caught.value.hint
 
 
 def test_a_thing_of_the_users_joins_and_is_returned() -> None:
@@ -49,8 +49,13 @@ def test_a_thing_of_the_users_joins_and_is_returned() -> None:
     assert registry.register("model", "mine", Mine) is Mine
     assert registry.resolve("model", "mine") is Mine
     assert registry.register("model", "mine", Mine) is Mine  # a module read twice is no conflict
-    registry.register("probe", "mine", Mine)  # a new kind begins with its first thing
-    assert registry.names("probe") == ["mine"]
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: model, ")])
+def test_a_kind_that_nobody_asks_for_is_refused(kind: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{kind}` is no kind") as caught:
+        registry.register(kind, "mine", object())
+    assert str(caught.value.hint).startswith(hint)
 
 
 @pytest.mark.parametrize("name", ["transformer", "mine"])
@@ -61,12 +66,12 @@ def test_a_taken_name_is_refused(name: str) -> None:
 
 
 def test_entry_points_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("wordcount", "collections:Counter", "clearformer.metric")
+    point = EntryPoint("wordcount", "collections:Counter", "clearformer.tokenizer")
 
     def installed(group: str, name: str | None = None) -> list[EntryPoint]:
         return [point] if group == point.group and name in (None, point.name) else []
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    assert "wordcount" in registry.names("metric")
+    assert "wordcount" in registry.names("tokenizer")
     assert "wordcount" not in registry.names("model")
-    assert registry.resolve("metric", "wordcount")("aa") == {"a": 2}
+    assert registry.resolve("tokenizer", "wordcount")("aa") == {"a": 2}

@@ -8,7 +8,7 @@ import pytest
 
 import clearformer
 from clearformer import verbs
-from clearformer.errors import ClearformerError
+from clearformer.errors import ClearformerError, ConfigError
 
 PACKAGE = Path(clearformer.__file__).parent
 
@@ -41,3 +41,8 @@ def test_runs_are_named_after_data_and_model(tmp_path: Path) -> None:
     assert verbs.default_folder(recipe).parent == Path("runs")
     assert verbs.default_folder(recipe).name.startswith("fra-transformer-small-2")
     assert verbs.default_folder(recipe, "m30k").name.startswith("fra-m30k-2")
+
+
+def test_what_cannot_change_is_not_asked_for_again(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="resumed as it is: --pairs cannot be given anew"):
+        verbs.train(pairs="new.tsv", resume=True, out=tmp_path)

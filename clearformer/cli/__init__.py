@@ -10,7 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from clearformer.errors import ClearformerError, ConfigError, MachineError
+from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError
+from clearformer.memory import keep_freed_memory
 from clearformer.version import __version__
 
 VERBS = ("train", "finetune", "translate", "evaluate", "inspect", "neighbours", "doctor", "demo")
@@ -29,6 +30,8 @@ class Verbs(TyperGroup):
         except ClearformerError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
+        except Interrupted:  # everything is saved, and said
+            raise typer.Exit(130) from None
         except KeyboardInterrupt:
             print("interrupted; what was written before is whole", file=sys.stderr)
             raise typer.Exit(130) from None
@@ -89,6 +92,7 @@ def root(
         [], "--plugin", metavar="MODULE", help="Import a module of yours, so that it can register its classes."
     ),
 ) -> None:
+    keep_freed_memory()
     for name in plugin:
         sys.path.insert(0, "")  # as `python -m` does: a plugin is looked for here first
         try:

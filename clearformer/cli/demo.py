@@ -16,10 +16,10 @@ def demo(
     settings: Set = [],  # noqa: B006
     json: Json = False,
 ) -> None:
-    """Train on the bundled synthetic corpus, score, draw attention, translate: three minutes on two cores.
+    """Train on the bundled corpus, score, draw attention.
 
+    \b
     clearformer demo
-
     clearformer demo --set train.steps=300
     """
     from json import dumps

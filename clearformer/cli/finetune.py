@@ -32,21 +32,17 @@ def finetune(
     from json import dumps
 
     from clearformer import verbs
-    from clearformer.training.loop import Interrupted
 
-    try:
-        report = verbs.finetune(
-            model,
-            corpus(pairs) or pairs,
-            valid=corpus(valid),
-            test=corpus(test),
-            columns=columns(column),
-            out=out,
-            settings=settings,
-            resume=resume,
-            device=device,
-        )
-    except Interrupted:  # everything is saved, and launch has said so
-        raise typer.Exit(130) from None
+    report = verbs.finetune(
+        model,
+        corpus(pairs) or pairs,
+        valid=corpus(valid),
+        test=corpus(test),
+        columns=columns(column),
+        out=out,
+        settings=settings,
+        resume=resume,
+        device=device,
+    )
     if report:
         print(dumps(report) if json else report["run"])

@@ -45,7 +45,6 @@ def train(
     from json import dumps
 
     from clearformer import verbs
-    from clearformer.training.loop import Interrupted
 
     given: dict[str, Any] = {
         "pairs": corpus(pairs),
@@ -62,9 +61,6 @@ def train(
         print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
         print(f"nothing is written; without --dry-run: {out or verbs.default_folder(chosen)}", file=sys.stderr)
         return
-    try:
-        report = verbs.train(recipe, out=out, resume=resume, **given)
-    except Interrupted:  # everything is saved, and launch has said so
-        raise typer.Exit(130) from None
+    report = verbs.train(recipe, out=out, resume=resume, **given)
     if report:
         print(dumps(report) if json else report["run"])

@@ -137,6 +137,8 @@ class StoreWriter:
                     with open(self._folder / name, "rb") as raw:
                         shutil.copyfileobj(raw, file, 2**20)
                     os.remove(self._folder / name)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(joined, self.path)
         return PairStore(self.path)
 

@@ -1,12 +1,13 @@
-"""How good a translator is: BLEU and chrF of its translations, and how surprised it is by the references."""
+"""How good a translator is: BLEU and chrF of its translations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from clearformer.config import Config
-from clearformer.evaluation.metrics.bleu import corpus_bleu
+from clearformer.errors import suggest
+from clearformer.evaluation.metrics.bleu import TOKENIZERS, corpus_bleu
 from clearformer.evaluation.metrics.chrf import corpus_chrf
 from clearformer.generation.translate import Translator
 
@@ -18,6 +19,13 @@ class EvaluateConfig(Config):
     lowercase: bool = False
     max_validation: int = Field(1000, ge=1, description="sentences translated at each validation")
     validation_beam: int = Field(1, ge=1, description="branches at each validation; the final test uses [decode]")
+
+    @field_validator("tokenize")
+    @classmethod
+    def _is_known(cls, tokenize: str) -> str:
+        if tokenize not in TOKENIZERS:
+            raise ValueError(f"no such tokenizer; {suggest(tokenize, TOKENIZERS)}")
+        return tokenize
 
 
 def evaluate(

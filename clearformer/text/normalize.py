@@ -17,7 +17,7 @@ from typing import Literal
 
 from tokenizers import Regex, normalizers
 
-Form = Literal["NFC", "NFKC", "none"]
+Form = Literal["NFC", "NFKC"]
 
 CONTROL = Regex(r"[\p{Cc}\x{FEFF}&&[^\t\n\x0B\f\r\x{85}]]")
 SPACES = Regex(r"\s+")
@@ -26,16 +26,16 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @lru_cache
 def normalizer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """The steps above, for the Rust library. `form` "none" leaves out step 2 alone.
+    """The steps above, for the Rust library.
 
     Lowercasing can undo composition (J + caron has no single character, ǰ has), hence the form on both sides of it.
     """
-    composed = [] if form == "none" else [getattr(normalizers, form)()]
-    lowered = [normalizers.Lowercase(), *composed] if lowercase else []
+    composed = getattr(normalizers, form)()
+    lowered = [normalizers.Lowercase(), composed] if lowercase else []
     return normalizers.Sequence(
         [
             normalizers.Replace(CONTROL, ""),
-            *composed,
+            composed,
             *lowered,
             normalizers.Replace(SPACES, " "),
             normalizers.Strip(),

@@ -48,8 +48,7 @@ class TextConfig(Config):
     )
     lowercase: bool = Field(default=False, description="fold case; decoding cannot bring it back")
     normalization: Form = Field(
-        default="NFC",
-        description="Unicode form: NFC, NFKC (which also folds ligatures, widths, circled digits) or none",
+        default="NFC", description="Unicode form: NFC, or NFKC which also folds ligatures, widths and circled digits"
     )
     min_frequency: int = Field(
         default=2, ge=1, description="a word, or a pair to merge, that occurs less often is ignored; not for unigram"
@@ -139,8 +138,11 @@ class Tokenizer:
         """One text per list of ids. Special tokens are skipped, <unk> too; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
 
+    def to_json(self) -> str:
+        """The content of tokenizer.json, which `PreTrainedTokenizerFast` of Hugging Face reads as well."""
+        return self._json
+
     def save(self, path: Path) -> None:
-        """Write tokenizer.json, which `PreTrainedTokenizerFast(tokenizer_file=path)` of Hugging Face reads as well."""
         Path(path).write_text(self._json, encoding="utf-8", newline="\n")
 
     @classmethod
@@ -179,13 +181,11 @@ class Tokenizer:
         return type(self), (self._json,)  # a pickled Rust tokenizer forgets `encode_special_tokens`
 
 
-def train_tokenizer(
-    lines: Iterable[str], config: TextConfig, progress: bool = False, strict: bool = False
-) -> Tokenizer:
+def train_tokenizer(lines: Iterable[str], config: TextConfig, progress: bool = False) -> Tokenizer:
     """Learn a vocabulary from a stream of lines, read once and never held whole.
 
     The same lines in the same order give the same tokenizer. Memory grows with the number of distinct words, which
-    `thin` bounds. With `strict`, text that cannot fill the `vocab_size` asked for is an error, not a smaller result.
+    `thin` bounds. If `config` is strict, text that cannot fill its `vocab_size` is an error, not a smaller result.
     """
     stream = dropwhile(lambda line: not clean(line), map(encodable, thin(lines)))
     if (first := next(stream, None)) is None:
@@ -193,7 +193,7 @@ def train_tokenizer(
     rust = registry.resolve("tokenizer", config.kind)(chain([first], stream), config, progress)
     tokenizer = Tokenizer(rust.to_str(pretty=True))
     # A percent of slack: unigram prunes in rounds and may stop a few entries short.
-    if strict and config.kind not in UPPER_BOUND_KINDS and tokenizer.vocab_size < 0.99 * config.vocab_size:
+    if config.strict and config.kind not in UPPER_BOUND_KINDS and tokenizer.vocab_size < 0.99 * config.vocab_size:
         raise TokenizerError(
             f"the text allows {tokenizer.vocab_size} {config.kind} entries, not the {config.vocab_size} asked for",
             f"ask for vocab_size = {tokenizer.vocab_size} at most, or give more text",

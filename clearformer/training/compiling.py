@@ -3,7 +3,7 @@
     blocks   each block of a stack by itself: one graph serves all blocks of a kind, compiled in seconds
     whole    the objective with the whole model inside: one graph, head and loss fused
 
-Only training runs compiled: decoding and the lens call the model's own Python.
+Only training runs compiled: decoding calls the model's own Python.
 """
 
 from collections.abc import Callable

@@ -7,10 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Interrupted(Exception):
-    """Ctrl-C or a polite kill, after everything was saved."""
-
-
 @contextmanager
 def ctrl_c() -> Iterator[list[int]]:
     """Inside, Ctrl-C (or a polite kill) only leaves a note in the list; a second one interrupts at once, as usual."""

@@ -1,4 +1,4 @@
-"""What a training says while it runs: metrics.jsonl for machines, a live line for people, TensorBoard if installed.
+"""What a training says while it runs: metrics.jsonl for machines, a live line for people, TensorBoard if asked for.
 
 Metrics are the record: one JSON object a line, whole lines only, cut back on resume to the step resumed from, so that
 an interrupted run leaves neither a gap nor a repeat. What a `Meter` has added up since the last line is saved with the
@@ -23,7 +23,7 @@ from clearformer.checkpoint import write_text
 from clearformer.errors import MachineError, TrainingError
 
 # Of all ranks, the first talks.
-console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
 class Journal:
@@ -71,7 +71,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         if not self.is_quiet:
-            self.bar.console.print(text, markup=False)
+            self.bar.console.print(text)
 
     def sync(self) -> None:
         """Have everything logged so far on disk, before a checkpoint that relies on it."""

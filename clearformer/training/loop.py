@@ -4,7 +4,8 @@
     now and then:    log, validate (keep the best), save (resume exactly)
 
 Step k's randomness is seeded by (seed, k, rank) and its batches by (seed, epoch, position), so that a resumed run
-needs to remember only counters: it continues as if it had never stopped, bit for bit.
+needs to remember only counters: it continues as if it had never stopped, bit for bit wherever the device's kernels are
+repeatable (the CPU; CUDA with `deterministic`).
 """
 
 import time
@@ -22,11 +23,12 @@ from torch.optim import Optimizer
 from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
 from clearformer.config import Config
 from clearformer.data.batch import Batch
-from clearformer.errors import CheckpointError
+from clearformer.errors import CheckpointError, Interrupted
 from clearformer.training.average import Average
+from clearformer.training.compiling import How
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import Steps, feed
-from clearformer.training.interrupt import Interrupted, ctrl_c
+from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
@@ -44,15 +46,15 @@ class TrainConfig(Config):
     accumulation: int = Field(1, ge=1, description="micro-batches a rank and step")
     clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 is no clipping")
     ema: float = Field(0.999, ge=0, lt=1, description="decay of the averaged weights that are used; 0 uses the last")
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**32)
     log_every: int = Field(50, ge=1, description="steps")
     validate_every: int = Field(500, ge=1, description="steps")
     save_every: int = Field(500, ge=1, description="steps")
     patience: int = Field(0, ge=0, description="validations without a better one before stopping; 0 never stops early")
     metric: str = Field("bleu", description="what decides which weights are best: a name among the validation scores")
     precision: Precision = "auto"
-    compile: Literal["auto", "off", "blocks", "whole"] = "auto"
-    deterministic: bool = Field(False, description="the same bits each time on CUDA too, slower and not compiled")
+    compile: How = Field("off", description="blocks or whole: minutes of compiling for faster steps of a large model")
+    deterministic: bool = Field(False, description="the same bits each time on CUDA too, slower")
     parallel: Literal["replicate", "shard"] = "replicate"
     tensorboard: bool = False
 

@@ -8,7 +8,7 @@ adamw       adam, and weights decay towards 0 apart from the gradient           
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -18,17 +18,23 @@ from torch.optim import Optimizer
 from clearformer.checkpoint import like
 from clearformer.config import Config
 
+Kept = Annotated[float, Field(ge=0, lt=1)]  # how much of the past a step keeps
+
 
 class OptimConfig(Config):
     """[optim]"""
 
     kind: Literal["gd", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"] = "adam"
     lr: float = Field(1e-3, gt=0, description="the peak; the schedule scales it")
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Kept, Kept] = (0.9, 0.98)
     eps: float = Field(1e-8, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    rho: float = Field(0.99, ge=0, lt=1, description="how slowly rmsprop forgets")
+    momentum: Kept = 0.9
+    rho: Kept = Field(0.99, description="how slowly rmsprop forgets")
     weight_decay: float = Field(0.0, ge=0)
+
+    def model_post_init(self, _: object) -> None:
+        if self.kind == "nesterov" and not self.momentum:
+            raise ValueError('kind = "nesterov" needs a momentum above 0; without one, it is "sgd"')
 
     def build(self, model: nn.Module) -> Optimizer:
         """One group of matrices that decay, one of vectors (biases, gains) that do not."""

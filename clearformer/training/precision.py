@@ -1,8 +1,6 @@
 """Which device computes, in which numbers, and how repeatably."""
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -25,22 +23,7 @@ def pick_device(name: str = "auto") -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise MachineError(f"device `{name}` is not usable: {str(error).splitlines()[0]}", "try cpu") from None
-    if device.type == "cpu":
-        keep_freed_memory()
     return device
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep what is freed instead of giving it back, to be asked for again at the next step.
-
-    A decoding step makes and drops a tensor of the vocabulary's size. Beam 4 of 32 sentences by Transformer-base on two
-    cores spent 0.12 s of 2.2 s having its pages cleared (54,000 page faults), and none so. Elsewhere it does nothing.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap
-            libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: the heap's free end stays
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -31,6 +31,7 @@ SMALL = [
     "model.d_model=28",
     "model.d_ff=46",
     "model.max_length=67",
+    "data.filter.max_tokens=61",
     "model.dropout=0",
     "text.vocab_size=97",
     "optim.lr=0.01",

@@ -47,7 +47,7 @@ def test_the_best_of_several_references_counts(cli: CliCall, run: Path, corpus: 
     [
         (["--refs", "short.fr"], "short.fr has 1 lines for 7 pairs", "for each pair"),
         (["--refs", "none.fr"], "none.fr does not exist", "short.fr"),
-        (["--tokenize", "13b"], "no tokenizer called `13b`", "did you mean `13a`?"),
+        (["--tokenize", "13b"], "`tokenize` = '13b': no such tokenizer; did you mean `13a`?", "sacrebleu's"),
         (["--columns", "0,2"], "2 columns where 3 are needed", "counted from 0"),
         (["--columns", "en"], "--columns en: expected two columns", "0,1"),
         (["--pairs", "a,b,c"], "a,b,c names 3 files", "two that are aligned"),

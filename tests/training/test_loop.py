@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, load_tensors
-from clearformer.errors import CheckpointError, TrainingError
+from clearformer.errors import CheckpointError, Interrupted, TrainingError
 from clearformer.training.distributed import World
-from clearformer.training.interrupt import Interrupted
 from clearformer.training.journal import read_metrics
 from clearformer.training.loop import TrainConfig, Trainer
 from clearformer.training.optim import OptimConfig

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearformer.errors import ConfigError
 from clearformer.training.optim import OptimConfig, load_state, set_rate, state_of
 
 LR, MU, RHO, B1, B2, EPS, DECAY = 0.1, 0.7, 0.9, 0.8, 0.95, 1e-3, 0.3
@@ -116,6 +117,21 @@ def test_vectors_do_not_decay():
     model.theta.grad = torch.zeros_like(model.theta)
     optimizer.step()
     assert model.theta.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        ({"betas": (0.9, 1.0)}, r"betas `1` = 1\.0"),
+        ({"betas": (-0.1, 0.9)}, r"betas `0` = -0\.1"),
+        ({"momentum": 1.0}, "`momentum`"),
+        ({"rho": 1.5}, "`rho`"),
+        ({"kind": "nesterov", "momentum": 0.0}, "needs a momentum above 0"),
+    ],
+)
+def test_settings_that_torch_would_refuse_later_are_refused_at_once(field, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        OptimConfig.parse(field, "x.toml: [optim]")
 
 
 @pytest.mark.parametrize("kind", RULES)

@@ -11,7 +11,7 @@ from clearformer.text.tokenizers.unigram import settled
 def test_the_best_cut_has_the_highest_probability(tmp_path: Path) -> None:
     """Every cut of a word, scored by hand from the saved table, against the one the tokenizer takes."""
     lines = ["low lower lowest slow slower slows", "sow sower sowest west wests rest"] * 3
-    tokenizer = train_tokenizer(lines, TextConfig(kind="unigram", vocab_size=29))
+    tokenizer = train_tokenizer(lines, TextConfig(kind="unigram", vocab_size=29, strict=False))
     tokenizer.save(tmp_path / "tokenizer.json")
     scores = dict(json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"][4:])
 

@@ -4,17 +4,17 @@ LINES = ["play playing played", "say saying", "I do not (really) play: isn't it 
 
 
 def test_words_begin_plain_and_continue_with_hashes() -> None:
-    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=103))
+    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=103, strict=False))
     assert tokenizer.pieces(tokenizer.encode(["playing, saying"])[0]) == ["play", "##ing", ",", "say", "##ing"]
 
 
 def test_a_word_with_an_unknown_character_is_unknown_whole() -> None:
-    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=103))
+    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=103, strict=False))
     assert tokenizer.pieces(tokenizer.encode(["play plaÿ"])[0]) == ["play", "<unk>"]
 
 
 def test_decoding_guesses_spaces_and_changes_nothing_else() -> None:
-    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=211, min_frequency=1))
+    tokenizer = train_tokenizer(LINES, TextConfig(kind="wordpiece", vocab_size=211, min_frequency=1, strict=False))
     assert tokenizer.decode(tokenizer.encode(LINES)) == LINES
     assert tokenizer.decode(tokenizer.encode(["play , say ."])) == ["play, say."]
 

@@ -1,0 +1,18 @@
+"""How the process treats memory."""
+
+import ctypes
+import sys
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep what is freed instead of giving it back, to be asked for again at the next step.
+
+    A decoding step makes and drops a tensor of the vocabulary's size. Beam 4 of 32 sentences by Transformer-base on two
+    cores spent 0.12 s of 2.2 s having its pages cleared (54,000 page faults), and none so. It holds for the whole
+    process, so trainings and the command line ask for it, and `load` does not. Elsewhere than on Linux it does nothing.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap, or up to 32 MiB where glibc allows no more.
+        if hasattr(libc, "mallopt") and (libc.mallopt(-3, 1 << 30) or libc.mallopt(-3, 1 << 25)):
+            libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: the heap's free end stays

@@ -1,0 +1,87 @@
+"""What holds between tables, and what the command line may change about them."""
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from clearformer import registry
+from clearformer.config import Config
+from clearformer.errors import ConfigError
+from clearformer.recipe import Recipe, override, presets
+
+PAIRS: dict[str, Any] = {"train": {"path": "pairs.tsv"}}
+SIZES = {"d_model": 28, "d_ff": 46, "n_heads": 7}
+
+
+def parse(**tables: Any) -> Recipe:
+    return Recipe.parse({"data": PAIRS, **tables}, "x.toml")
+
+
+def test_two_vocabularies_are_not_tied() -> None:
+    """Equal sizes do not make them one: token 5 is another word on each side."""
+    with pytest.raises(ConfigError, match=r"x\.toml: text\.shared = false makes two vocabularies") as caught:
+        parse(text={"shared": False}, model={"source_vocab": 97, "target_vocab": 97})
+    assert caught.value.hint == 'set model.share = "decoder", or text.shared = true'
+    for tables in (
+        {"text": {"shared": False}, "model": {"share": "decoder"}},
+        {"text": {"shared": False, "file": "tokenizer.json"}},  # one file is one vocabulary
+        {"text": {"shared": True}},
+    ):
+        parse(**tables)
+
+
+def test_pairs_that_are_kept_must_fit_the_model() -> None:
+    """The longest pair and its EOS: 13 + 1 positions."""
+    data = {**PAIRS, "filter": {"max_tokens": 13}}
+    assert parse(data=data, model={"max_length": 14}).model.max_length == 14
+    with pytest.raises(ConfigError, match=r"max_tokens = 13 keeps pairs too long for model\.max_length = 13") as caught:
+        parse(data=data, model={"max_length": 13})
+    assert caught.value.hint == "set data.filter.max_tokens = 12, or model.max_length = 14"
+
+
+class Bare(Config):
+    kind: Literal["bare"] = "bare"
+
+
+def test_a_model_without_such_keys_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._added, "model", {"bare": type("Model", (), {"Config": Bare})})
+    assert parse(text={"shared": False}, model={"kind": "bare"}).model == Bare()
+
+
+def test_a_preset_that_is_set_wins_over_the_sizes_of_the_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(parse(model={**SIZES, "dropout": 0.25, "activation": "gelu"}).dump(), encoding="utf-8")
+    for settings in (
+        ["model.d_ff=97", "model.preset=transformer-tiny"],
+        ["model.preset=transformer-tiny", "model.d_ff=97"],
+    ):
+        model = Recipe.read(path, settings).model
+        expected = {**presets()["transformer-tiny"], "d_ff": 97, "dropout": 0.25, "activation": "gelu"}
+        assert {key: getattr(model, key) for key in expected} == expected
+        assert model.preset == "transformer-tiny"
+    assert Recipe.read(path, ["model.d_ff=97"]).model.d_model == 28
+
+
+def test_a_preset_inside_the_recipe_yields_to_the_keys_beside_it() -> None:
+    model = parse(model={"preset": "transformer-tiny", "d_ff": 97}).model
+    assert (model.d_ff, model.d_model) == (97, presets()["transformer-tiny"]["d_model"])
+
+
+def test_an_unknown_preset_is_said() -> None:
+    with pytest.raises(ConfigError, match="no preset called `transformer-tinny`"):
+        Recipe.parse(override({"data": PAIRS, "model": SIZES}, ["model.preset=transformer-tinny"]), "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("train.steps", "--set train.steps: expected table.key=value"),
+        ("steps=5", "--set steps=5: expected table.key=value"),
+        ("model.preset.d_ff=5", "--set model.preset.d_ff=5: `preset` is a value, not a table"),
+    ],
+)
+def test_settings_that_cannot_be_applied(setting: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        override({"model": {"preset": "transformer-tiny"}}, [setting])
