@@ -19,7 +19,7 @@ from clearformer.generation.translate import Translator
 from clearformer.loading import build_model, load
 from clearformer.memory import keep_freed_memory
 from clearformer.objectives.translation import Translation, TranslationConfig
-from clearformer.prepare import Corpus, CorpusSteps, discard, prepare, test_pairs
+from clearformer.prepare import TOKENIZERS, Corpus, CorpusSteps, discard, prepare, test_pairs
 from clearformer.recipe import Recipe
 from clearformer.registry import resolve
 from clearformer.training.compiling import compiled
@@ -72,8 +72,8 @@ def open_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World, star
         raise CheckpointError(
             f"{run.path} holds a training already", "add --resume to go on with it, or choose another --out"
         )
-    elif run.path.exists() and not run.exists and (run.path / "tokenizer.json").exists():
-        raise CheckpointError(f"{run.path} holds a tokenizer.json of someone else's", "choose another --out")
+    elif not run.exists and (found := [name for name in (*TOKENIZERS, "data") if (run.path / name).exists()]):
+        raise CheckpointError(f"{run.path} is not a run folder and holds `{found[0]}` already", "choose another --out")
     world.barrier()
     if not world.is_first:
         return

@@ -7,7 +7,6 @@ used as it is, so that a resumed run sees exactly the same pairs, whatever becam
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +27,8 @@ from clearformer.training.distributed import World
 from clearformer.training.journal import console
 
 CHUNK = 8192  # pairs tokenised at a time
+TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
+PREPARED = ("train.safetensors", "valid.safetensors", "valid.json", "test.jsonl")
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,8 @@ def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokeniz
 
 def discard(run: RunFolder) -> None:
     """Forget a preparation that another training left, so that the corpus is read again."""
-    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"):
+    for name in (*TOKENIZERS, *(f"data/{name}" for name in PREPARED)):
         (run.path / name).unlink(missing_ok=True)
-    shutil.rmtree(run.data, ignore_errors=True)
 
 
 def is_prepared(run: RunFolder) -> bool:

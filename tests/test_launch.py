@@ -147,8 +147,10 @@ def test_two_trainings_cannot_share_a_folder(pairs, tmp_path):
         launch.train(recipe(pairs), tmp_path, device="cpu")
 
 
-def test_a_tokenizer_that_is_not_ours_is_left_alone(pairs, tmp_path):
-    (tmp_path / "tokenizer.json").write_text("precious")
-    with pytest.raises(CheckpointError, match="someone else's"):
+@pytest.mark.parametrize("name", ["tokenizer.json", "data/train.tsv", "data/train.safetensors"])
+def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(CheckpointError, match=r"is not a run folder and holds `(data|tokenizer.json)` already"):
         launch.train(recipe(pairs), tmp_path, device="cpu")
-    assert (tmp_path / "tokenizer.json").read_text() == "precious"
+    assert (tmp_path / name).read_text() == "precious"
