@@ -6,7 +6,6 @@ import inspect
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,6 @@ def test_starting_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'numpy', 'pydantic', 'tokenizers', 'matplotlib', 'rich'}"
     code = f"import sys, clearformer.cli; print(*({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
-
-
-def test_help_answers_within_four_tenths_of_a_second() -> None:
-    def seconds() -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "clearformer", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(5)) < 0.4  # the least of several: a busy machine is not our doing
 
 
 def test_version(cli: CliCall) -> None:
