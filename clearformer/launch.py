@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder, load_weights, versions, write_json, write_text
 from clearformer.data.collate import TokenBatches
+from clearformer.data.sources import Example
 from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, suggest
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
@@ -142,8 +142,7 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
         )
     plain = Translation(TranslationConfig(label_smoothing=0.0))
     batches = TokenBatches(corpus.valid.lengths, recipe.train.tokens, 0).epoch(0)
-    # Spread over the whole set: a sorted corpus would otherwise be judged by its shortest sentences.
-    text = corpus.valid_text[:: ceil(len(corpus.valid_text) / recipe.evaluate.max_validation)]
+    text = spread(corpus.valid_text, recipe.evaluate.max_validation)
     references = [[plain_reference(pair.target, recipe) for pair in text]]
 
     @torch.no_grad()
@@ -161,6 +160,12 @@ def validation(recipe: Recipe, corpus: Corpus, device: torch.device) -> Callable
         return {"loss": total / count, "bleu": scores["bleu"], "chrf": scores["chrf"]}
 
     return validate
+
+
+def spread(examples: list[Example], n: int) -> list[Example]:
+    """n of the examples, or all, at even distances: a sorted corpus must not be judged by its shortest sentences."""
+    n = min(n, len(examples))
+    return [examples[i * len(examples) // n] for i in range(n)]
 
 
 def plain_reference(text: str, recipe: Recipe) -> str:

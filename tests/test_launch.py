@@ -154,3 +154,10 @@ def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
     with pytest.raises(CheckpointError, match=r"is not a run folder and holds `(data|tokenizer.json)` already"):
         launch.train(recipe(pairs), tmp_path, device="cpu")
     assert (tmp_path / name).read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("n", "asked", "expected"), [(11, 5, [0, 2, 4, 6, 8]), (7, 6, [0, 1, 2, 3, 4, 5]), (3, 7, [0, 1, 2])]
+)
+def test_validation_is_spread_over_the_whole_set(n, asked, expected):
+    assert launch.spread(list(range(n)), asked) == expected
