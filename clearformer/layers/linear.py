@@ -1,7 +1,7 @@
 """The matrix product y = x W' + b, in parts, and packed for the CPU.
 
-A matrix kernel reads its weights in tiles. oneDNN can lay them out so once and for all, instead of at every product:
-a tenth faster at 128 rows, twice as fast at 32, where laying out costs as much as multiplying.
+A matrix kernel reads its weights in tiles. oneDNN can lay them out so once and for all, instead of at every product,
+which tells where there are few rows to multiply, and hardly where there are a hundred.
 """
 
 import torch
