@@ -13,7 +13,8 @@ corpus against the other. A wholly blank line is an empty pair, which `Filter` c
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -44,11 +45,11 @@ class PairSource(Config):
         (0, 1), description="two column numbers counted from 0, or two names from the header line or the JSON keys"
     )
 
-    def read(self) -> Iterator[Example]:
+    def read(self) -> Generator[Example]:
         return read_pairs(self.path, self.columns)
 
 
-def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Iterator[Example]:
+def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Generator[Example]:
     """Stream the pairs of one file or of two aligned ones; what kind of file it is shows in its suffix.
 
     A wrong path or kind is refused at once, a bad line when it is reached.
@@ -68,58 +69,60 @@ def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Ite
     raise DataError(f"{path}: a file that ends in `{kind}` is of no known kind", "use .tsv, .txt, .jsonl or two files")
 
 
-def read_aligned(source: Path, target: Path) -> Iterator[Example]:
+def read_aligned(source: Path, target: Path) -> Generator[Example]:
     """Line i of one file with line i of the other. Both must end together, else some line above may be misaligned."""
-    sources, targets = read_lines(source), read_lines(target)
-    for number, (a, b) in enumerate(zip_longest(sources, targets), 1):
-        if a is None or b is None:
-            n_source = number - 1 if a is None else number + sum(1 for _ in sources)
-            n_target = number - 1 if b is None else number + sum(1 for _ in targets)
-            raise DataError(
-                f"{source} has {n_source:,} lines but {target} has {n_target:,}",
-                "line i of one file must translate line i of the other",
-            )
-        yield Example(clean(a), clean(b))
+    with closing(read_lines(source)) as sources, closing(read_lines(target)) as targets:
+        for number, (a, b) in enumerate(zip_longest(sources, targets), 1):
+            if a is None or b is None:
+                n_source = number - 1 if a is None else number + sum(1 for _ in sources)
+                n_target = number - 1 if b is None else number + sum(1 for _ in targets)
+                raise DataError(
+                    f"{source} has {n_source:,} lines but {target} has {n_target:,}",
+                    "line i of one file must translate line i of the other",
+                )
+            yield Example(clean(a), clean(b))
 
 
-def read_tsv(path: Path, columns: Columns) -> Iterator[Example]:
+def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
     """Two of the columns that tabs divide. Names are looked up in the first line; numbers mean there is no header."""
-    lines = enumerate(read_lines(path), 1)
-    if isinstance(columns[0], str):
-        number, line = next(lines, (0, ""))
-        if number == 0:
-            return
-        header = line.split("\t")
-        for name in columns:
-            if name not in header:
-                raise DataError(f"{path}:1: the header has no column `{name}`", f"it has: {', '.join(header)}")
-        columns = (header.index(columns[0]), header.index(columns[1]))
-    first, second = columns
-    needed = max(first, second) + 1
-    for number, line in lines:
-        cells = line.split("\t") if line.strip() else [""] * needed
-        if len(cells) < needed:
-            found = f"{len(cells)} column{'s' * (len(cells) > 1)}"
-            raise DataError(
-                f"{path}:{number}: {found} where {needed} are needed",
-                "tabs divide columns; choose others with `columns`, counted from 0",
-            )
-        yield Example(clean(cells[first]), clean(cells[second]))
+    with closing(read_lines(path)) as file:
+        lines = enumerate(file, 1)
+        if isinstance(columns[0], str):
+            number, line = next(lines, (0, ""))
+            if number == 0:
+                return
+            header = line.split("\t")
+            for name in columns:
+                if name not in header:
+                    raise DataError(f"{path}:1: the header has no column `{name}`", f"it has: {', '.join(header)}")
+            columns = (header.index(columns[0]), header.index(columns[1]))
+        first, second = columns
+        needed = max(first, second) + 1
+        for number, line in lines:
+            cells = line.split("\t") if line.strip() else [""] * needed
+            if len(cells) < needed:
+                found = f"{len(cells)} column{'s' * (len(cells) > 1)}"
+                raise DataError(
+                    f"{path}:{number}: {found} where {needed} are needed",
+                    "tabs divide columns; choose others with `columns`, counted from 0",
+                )
+            yield Example(clean(cells[first]), clean(cells[second]))
 
 
-def read_jsonl(path: Path, columns: tuple[str, str]) -> Iterator[Example]:
+def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
     """Two string values of the JSON object on each line."""
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"{path}:{number}"
-        try:
-            row = json.loads(line) if line.strip() else dict.fromkeys(columns, "")
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not valid JSON ({error})", "each line must be one whole object") from None
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one whole object"
-            )
-        yield Example(*(clean(json_text(row, key, where)) for key in columns))
+    with closing(read_lines(path)) as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{path}:{number}"
+            try:
+                row = json.loads(line) if line.strip() else dict.fromkeys(columns, "")
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{where}: not valid JSON ({error})", "each line must be one whole object") from None
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one whole object"
+                )
+            yield Example(*(clean(json_text(row, key, where)) for key in columns))
 
 
 def json_text(row: dict[str, object], key: str, where: str) -> str:
@@ -133,7 +136,7 @@ def json_text(row: dict[str, object], key: str, where: str) -> str:
     return value
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Generator[str]:
     """Decoded lines without their ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
     number = 0
     try:
@@ -179,13 +182,14 @@ def require_file(path: Path) -> None:
         )
 
 
-def some(path: Path, examples: Iterator[Example]) -> Iterator[Example]:
+def some(path: Path, examples: Generator[Example]) -> Generator[Example]:
     """The examples, of which there must be at least one."""
-    first = next(examples, None)
-    if first is None:
-        raise DataError(f"{path} is empty", "a corpus needs at least one pair")
-    yield first
-    yield from examples
+    with closing(examples):
+        first = next(examples, None)
+        if first is None:
+            raise DataError(f"{path} is empty", "a corpus needs at least one pair")
+        yield first
+        yield from examples
 
 
 Verdict = Literal["kept", "empty", "too_long", "unequal"]

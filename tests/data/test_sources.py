@@ -1,6 +1,8 @@
 """What the readers accept, what they refuse, and the sentence they refuse it with."""
 
+import gc
 import gzip
+import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -98,6 +100,29 @@ def test_too_few_columns(write) -> None:
     path = write("pairs.tsv", ["a\tb", "c d"])
     assert refused(path).message == f"{path}:2: 1 column where 2 are needed"
     assert refused(path, (0, 4)).message == f"{path}:1: 2 columns where 5 are needed"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    [("a.tsv", ["a\tb", "c"], (0, 1)), ("b.tsv.gz", ["a\tb"], ("en", "fr")), ("c.jsonl", ["[]"], ("en", "fr"))],
+)
+def test_a_refused_file_is_closed_even_while_the_error_lives(write, name: str, lines: list[str], columns) -> None:
+    path = write(name, lines)
+    error = refused(path, columns)
+    assert error.__traceback__ is not None
+    assert is_closed(path)
+
+
+def test_files_of_different_lengths_are_closed(write) -> None:
+    paths = write("a.en", ["a", "b", "c"]), write("a.fr", ["a"])
+    error = refused(paths)
+    assert error.__traceback__ is not None
+    assert all(map(is_closed, paths))
+
+
+def is_closed(path: Path) -> bool:
+    files = (thing for thing in gc.get_objects() if type(thing) is io.BufferedReader and not thing.closed)
+    return not any(str(getattr(file, "name", None)) == str(path) for file in files)
 
 
 def test_unknown_column_name_lists_the_header(write) -> None:
