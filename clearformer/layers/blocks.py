@@ -68,11 +68,21 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks one after another, told where their tokens stand; with pre-norm blocks, a norm at the end."""
+    """Blocks one after another, told where their tokens stand; with pre-norm blocks, a norm at the end.
 
-    def __init__(self, blocks: Iterable[Block], positions: Positions, dropout: float, norm: nn.Module | None) -> None:
+    BERT also norms the embeddings once their positions are added: `first_norm`.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterable[Block],
+        positions: Positions,
+        dropout: float,
+        norm: nn.Module | None,
+        first_norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        self.positions = positions
+        self.positions, self.first_norm = positions, first_norm
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
@@ -89,20 +99,20 @@ class Stack(nn.Module):
     ) -> Tensor:
         """x (B, T, D), the embeddings, -> (B, T, D).
 
-        where (T,) or (B, T): the tokens' positions. With `caches`, x is what is new and `slots` (S,) gives the
-        positions of all keys, cached and new. `memory` (B, S, D) is what cross-attention reads, the same for every
-        block, or each block's own keys and values.
+        where (T,) or (B, T): the tokens' positions. With `caches`, x is what is new and `slots`, (S,) or (B, S), has
+        the positions of all keys, cached and new. `memory` (B, S, D) is what cross-attention reads, the same for
+        every block, or each block's own keys and values.
         """
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
-        core = self.blocks[0].attn.core  # type: ignore[union-attr]
-        lowered = core.lower(mask, x.size(1), S, x.device)  # type: ignore[operator, union-attr]
+        first: Any = self.blocks[0]
+        lowered = first.attn.core.lower(mask, x.size(1), S, x.device)
+        memory_lowered = None
         if memory is not None:
             n_memory = memory.size(1) if isinstance(memory, Tensor) else memory[0][0].size(2)
-            memory_lowered = core.lower(memory_mask, x.size(1), n_memory, x.device)  # type: ignore[operator, union-attr]
-        else:
-            memory_lowered = None
-        x = self.dropout(self.positions.add(x, where))
+            memory_lowered = first.cross.core.lower(memory_mask, x.size(1), n_memory, x.device)
+        x = self.positions.add(x, where)
+        x = self.dropout(x if self.first_norm is None else self.first_norm(x))
         bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
         for i, block in enumerate(self.blocks):
             own = memory[i] if isinstance(memory, Sequence) else memory

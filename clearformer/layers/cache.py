@@ -9,6 +9,8 @@ the set of slots on its own path. Rearranging is then a gather of a few booleans
 ordinary queries in one attention, sharing one set of encoder keys.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -46,31 +48,49 @@ class KVCache:
         return new
 
     def keep(self, rows: Tensor) -> None:
-        self.k, self.v = self.k[rows], self.v[rows]
+        if self.length:
+            self.k, self.v = self.k[rows], self.v[rows]
 
 
 class DecodeState:
-    """The decoding of B sentences with W branches each: caches, encoder memory, and the shape of the tree."""
+    """The decoding of B sentences with W branches each: caches, encoder memory, and the shape of the tree.
 
-    def __init__(self, n_layers: int, memory: list[KeyValues], memory_keys: Tensor | None) -> None:
+    Positions are (1, …) while all sentences stand at the same one, and (B, …) once they have read prompts of
+    different lengths.
+    """
+
+    def __init__(
+        self,
+        n_layers: int,
+        device: torch.device,
+        memory: Sequence[KeyValues] | None = None,
+        memory_keys: Tensor | None = None,
+    ) -> None:
         self.caches = [KVCache() for _ in range(n_layers)]
         self.memory, self.memory_keys = memory, memory_keys
-        self.position = 0  # of the next token: its distance from the root
+        self.next = torch.zeros(1, 1, dtype=torch.long, device=device)  # (1 or B, 1): where the next token will stand
+        self.slots = self.next[:, :0]  # (1 or B, slots): where each token of the cache stands
         self.paths: Tensor | None = None  # (B, W, slots) bool; None while each sentence has a single path
-        self.slot_positions: list[int] = []
 
-    def grow(self, n_rows: int, width: int, device: torch.device) -> Mask | None:
-        """Make room for one token on each of W branches; the mask under which those tokens attend."""
-        self.slot_positions += [self.position] * width
-        self.position += 1
+    def read(self, n: int, keys: Tensor | None) -> None:
+        """The trunk of the tree: n tokens of each sentence read at once. keys (B, n): True at tokens, not padding."""
+        self.slots = torch.arange(n, device=self.next.device)[None]
+        self.next = self.next + n
+        if keys is not None:
+            self.slots, self.next = self.slots.expand(len(keys), -1), keys.sum(1, keepdim=True)
+            self.paths = keys[:, None]
+
+    def grow(self, n_rows: int, width: int) -> tuple[Tensor, Mask | None]:
+        """Make room for a token on each of W branches: their positions (1 or B, W), and the mask they attend under."""
+        where = self.next.expand(-1, width)
+        self.slots, self.next = torch.cat([self.slots, where], dim=1), self.next + 1
         if width == 1 and self.paths is None:
-            return None
-        own = torch.eye(width, dtype=torch.bool, device=device).expand(n_rows, -1, -1)
-        past = self.paths
-        if past is None:  # the first step that branches: every slot so far is an ancestor of all
-            past = own.new_ones(n_rows, width, len(self.slot_positions) - width)
-        self.paths = torch.cat([past, own], dim=2)
-        return Ancestors(self.paths)
+            return where, None
+        own = torch.eye(width, dtype=torch.bool, device=where.device).expand(n_rows, -1, -1)
+        # Before the first step that branches, every slot is an ancestor of all.
+        past = own.new_ones(n_rows, 1, self.slots.size(1) - width) if self.paths is None else self.paths
+        self.paths = torch.cat([past.expand(-1, width, -1), own], dim=2)
+        return where, Ancestors(self.paths)
 
     def reorder(self, parents: Tensor) -> None:
         """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
@@ -81,6 +101,9 @@ class DecodeState:
         """Let only these sentences stay: the finished ones leave the batch. rows (B',) indices."""
         for cache in self.caches:
             cache.keep(rows)
-        self.memory = [(k[rows], v[rows]) for k, v in self.memory]
+        if self.memory is not None:
+            self.memory = [(k[rows], v[rows]) for k, v in self.memory]
         self.memory_keys = None if self.memory_keys is None else self.memory_keys[rows]
         self.paths = None if self.paths is None else self.paths[rows]
+        if self.next.size(0) > 1:
+            self.next, self.slots = self.next[rows], self.slots[rows]

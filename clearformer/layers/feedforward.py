@@ -16,7 +16,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
-GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gelu}
+GATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "swiglu": F.silu,
+    "geglu": F.gelu,
+    "geglu-tanh": ACTIVATIONS["gelu-tanh"],
+}
 
 
 class FeedForward(nn.Module):

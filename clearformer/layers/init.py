@@ -1,6 +1,7 @@
 """How weights begin.
 
-Glorot & Bengio 2010:  W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
+Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
+BERT, GPT-2 (and so on):   W ~ N(0, 0.02²)                                     whatever the width
 """
 
 from torch import nn
@@ -18,3 +19,11 @@ def xavier(module: nn.Module) -> None:
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def gaussian(module: nn.Module, std: float = 0.02) -> None:
+    """For `module.apply`: N(0, std²) for every matrix product and table, zero for its bias."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -83,13 +83,15 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    def __init__(self, d_model: int, max_length: int) -> None:
+    """A vector for each position. RoBERTa's tables begin with two rows that no position uses: its `offset`."""
+
+    def __init__(self, d_model: int, max_length: int, offset: int = 0) -> None:
         super().__init__()
-        self.table = nn.Embedding(max_length, d_model)
+        self.table, self.offset = nn.Embedding(max_length + offset, d_model), offset
         nn.init.normal_(self.table.weight, std=0.02)
 
     def add(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + self.table(positions)
+        return x + self.table(positions + self.offset)
 
 
 class Rotary(Positions):
@@ -170,6 +172,7 @@ class PositionConfig(Config):
     kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = "sinusoidal"
     layout: Literal["interleaved", "halves"] = "interleaved"  # of the sinusoids
     base: float = 10000.0  # of the rotary angles
+    offset: int = Field(0, ge=0, description="learned: rows of the table before that of position 0")
     n_buckets: int = Field(32, ge=4, description="t5: at least one exact and one wide bucket each way")
     max_distance: int = Field(128, gt=0, description="t5: tokens, more than the exact buckets, which are n_buckets / 2")
 
@@ -184,7 +187,7 @@ class PositionConfig(Config):
             case "sinusoidal":
                 return Sinusoidal(d_model, max_length, self.layout)
             case "learned":
-                return Learned(d_model, max_length)
+                return Learned(d_model, max_length, self.offset)
             case "rotary":
                 return Rotary(d_head, self.base)
             case "alibi":

@@ -14,21 +14,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearformer.config import Config
 from clearformer.data.batch import Batch
-from clearformer.layers.attention import Core, MultiHeadAttention
+from clearformer.layers.attention import Core
 from clearformer.layers.backends import FusedCore
-from clearformer.layers.blocks import RESIDUALS, Block, PreNorm, Stack
 from clearformer.layers.cache import DecodeState
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
-from clearformer.layers.feedforward import feed_forward
 from clearformer.layers.init import xavier
 from clearformer.layers.masks import Causal, Mask, Padding
-from clearformer.layers.norms import NORMS
-from clearformer.layers.positions import PositionConfig
+from clearformer.models.stack import StackConfig, build_stack
 
 
-class TransformerConfig(Config):
+class TransformerConfig(StackConfig):
     """[model] of kind "transformer". The defaults are the paper's base model, pre-norm."""
 
     kind: Literal["transformer"] = "transformer"
@@ -37,37 +33,14 @@ class TransformerConfig(Config):
     target_vocab: int = Field(37000, gt=0, description="entries; taken from the tokenizer when training")
     n_encoder_layers: int = Field(6, gt=0)
     n_decoder_layers: int = Field(6, gt=0)
-    d_model: int = Field(512, gt=0)
-    d_ff: int = Field(2048, gt=0)
-    n_heads: int = Field(8, gt=0)
-    n_kv_heads: int | None = Field(None, gt=0, description="key and value heads; n_heads when not given")
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
-    norm: Literal["layer", "rms"] = "layer"
-    residual: Literal["pre", "post"] = "pre"
-    final_norm: bool | None = Field(None, description="a norm after the last block; as pre-norm wants it, if not given")
-    positions: PositionConfig = PositionConfig()
-    max_length: int = Field(512, gt=0, description="tokens a side, for tables of positions")
     share: Literal["none", "decoder", "all"] = "all"  # embeddings: untied; head = target; head = target = source
     scale_embedding: bool = Field(True, description="multiply embeddings by √d_model, as the paper does")
-    bias: bool = True
     head_bias: bool = False
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    activation_dropout: float = Field(0.0, ge=0, lt=1)
 
-    def model_post_init(self, _: object) -> None:
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model = {self.d_model} must be a multiple of n_heads = {self.n_heads}")
-        if self.n_kv_heads and self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_heads = {self.n_heads} must be a multiple of n_kv_heads = {self.n_kv_heads}")
-        if self.positions.kind == "rotary" and self.d_model // self.n_heads % 2:
-            raise ValueError(f"rotary positions need an even d_model / n_heads, not {self.d_model // self.n_heads}")
+    def model_post_init(self, context: object) -> None:
+        super().model_post_init(context)
         if self.share == "all" and self.source_vocab != self.target_vocab:
             raise ValueError('share = "all" needs one vocabulary for both sides; set share = "decoder"')
-
-    @property
-    def has_final_norm(self) -> bool:
-        return self.residual == "pre" if self.final_norm is None else self.final_norm
 
 
 class Transformer(nn.Module):
@@ -79,8 +52,9 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig, core: Core | None = None) -> None:
         super().__init__()
         self.config = config
-        self.encoder = build_stack(config, core or FusedCore(), is_decoder=False)
-        self.decoder = build_stack(config, core or FusedCore(), is_decoder=True)
+        core = core or FusedCore()
+        self.encoder = build_stack(config, config.n_encoder_layers, core, is_causal=False)
+        self.decoder = build_stack(config, config.n_decoder_layers, core, is_causal=True, has_cross=True)
         self.apply(xavier)
         embedding = partial(TokenEmbedding, d_model=config.d_model, scale=config.scale_embedding)
         self.target_embedding = embedding(config.target_vocab)
@@ -113,40 +87,15 @@ class Transformer(nn.Module):
         """Encode once, and project the memory once for every decoder block; nothing is decoded yet."""
         memory = self.encode(source, source_mask)
         keys_values = [block.cross.remember(memory) for block in self.decoder.blocks]  # type: ignore[operator, union-attr]
-        return DecodeState(len(self.decoder.blocks), keys_values, source_mask)
+        return DecodeState(len(keys_values), source.device, keys_values, source_mask)
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
         """One token on each of W branches of B sentences: tokens (B, W) -> logits (B, W, V)."""
-        device = tokens.device
-        where = torch.full((tokens.size(1),), state.position, device=device)
-        mask = state.grow(tokens.size(0), tokens.size(1), device)
-        slots = torch.tensor(state.slot_positions, device=device)
-        x = self.target_embedding(tokens)
-        hidden = self.decoder(x, where, mask, state.memory, padding(state.memory_keys), state.caches, slots)
+        where, mask = state.grow(*tokens.shape)
+        x, seen = self.target_embedding(tokens), padding(state.memory_keys)
+        hidden = self.decoder(x, where, mask, state.memory, seen, state.caches, state.slots)
         return self.head(hidden), state
 
 
 def padding(keys: Tensor | None) -> Mask | None:
     return None if keys is None else Padding(keys)
-
-
-def build_stack(config: TransformerConfig, core: Core, is_decoder: bool) -> Stack:
-    c, norm = config, partial(NORMS[config.norm], config.d_model)
-
-    def residual() -> PreNorm:
-        return RESIDUALS[c.residual](norm(), c.dropout)
-
-    attention = partial(
-        MultiHeadAttention, c.d_model, c.n_heads, c.n_kv_heads, bias=c.bias, dropout=c.attention_dropout, core=core
-    )
-    blocks = [
-        Block(
-            attention(),
-            feed_forward(c.d_model, c.d_ff, c.activation, c.activation_dropout, c.bias),
-            residual,
-            cross=attention() if is_decoder else None,
-        )
-        for _ in range(c.n_decoder_layers if is_decoder else c.n_encoder_layers)
-    ]
-    positions = c.positions.build(c.d_model, c.n_heads, c.d_model // c.n_heads, c.max_length, is_decoder)
-    return Stack(blocks, positions, c.dropout, norm() if c.has_final_norm else None)

@@ -55,48 +55,49 @@ def test_rows_that_stay_keep_their_past() -> None:
 
 def state() -> DecodeState:
     memory = [(torch.arange(B * G * 2 * K).view(B, G, 2, K), torch.arange(B * G * 2 * N).view(B, G, 2, N))]
-    return DecodeState(0, memory, torch.tensor([[1, 1], [1, 0], [1, 1]]).bool())
+    return DecodeState(0, CPU, memory, torch.tensor([[1, 1], [1, 0], [1, 1]]).bool())
 
 
 def test_a_single_path_needs_no_mask() -> None:
     tree = state()
-    assert tree.grow(B, 1, CPU) is None
-    assert tree.grow(B, 1, CPU) is None
-    assert tree.position == 2
-    assert tree.slot_positions == [0, 1]
+    assert tree.grow(B, 1)[1] is None
+    assert tree.grow(B, 1)[1] is None
+    assert tree.next.tolist() == [[2]]
+    assert tree.slots.tolist() == [[0, 1]]
 
 
 def test_branches_see_the_trunk_and_themselves() -> None:
     tree = state()
-    tree.grow(1, 1, CPU)
+    tree.grow(1, 1)
     tree.reorder(torch.zeros(1, 2, dtype=torch.long))
-    assert seen(tree.grow(1, 2, CPU)) == [[[1, 1, 0], [1, 0, 1]]]
-    assert tree.slot_positions == [0, 1, 1]
+    assert seen(tree.grow(1, 2)[1]) == [[[1, 1, 0], [1, 0, 1]]]
+    assert tree.slots.tolist() == [[0, 1, 1]]
 
 
 def test_a_rearranged_branch_sees_its_own_path() -> None:
     """Slots: 0 and 1 the two roots; 2, 3, 4 the three that follow; 5 the one that is left."""
     tree = state()
-    tree.grow(1, 2, CPU)
+    tree.grow(1, 2)
     tree.reorder(torch.tensor([[1, 0, 1]]))
-    assert seen(tree.grow(1, 3, CPU)) == [[[0, 1, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1]]]
+    assert seen(tree.grow(1, 3)[1]) == [[[0, 1, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1]]]
     tree.reorder(torch.tensor([[2]]))
-    assert seen(tree.grow(1, 1, CPU)) == [[[0, 1, 0, 0, 1, 1]]]
-    assert tree.slot_positions == [0, 0, 1, 1, 1, 2]
+    assert seen(tree.grow(1, 1)[1]) == [[[0, 1, 0, 0, 1, 1]]]
+    assert tree.slots.tolist() == [[0, 0, 1, 1, 1, 2]]
 
 
 def test_every_sentence_has_its_own_tree() -> None:
     tree = state()
-    tree.grow(2, 2, CPU)
+    tree.grow(2, 2)
     tree.reorder(torch.tensor([[0, 0], [1, 0]]))
-    assert seen(tree.grow(2, 2, CPU)) == [[[1, 0, 1, 0], [1, 0, 0, 1]], [[0, 1, 1, 0], [1, 0, 0, 1]]]
+    assert seen(tree.grow(2, 2)[1]) == [[[1, 0, 1, 0], [1, 0, 0, 1]], [[0, 1, 1, 0], [1, 0, 0, 1]]]
 
 
 def test_leaving_sentences_take_their_memory_and_tree_along() -> None:
     tree = state()
+    assert tree.memory is not None
     memory, keys = tree.memory[0], tree.memory_keys
     assert keys is not None
-    tree.grow(B, 2, CPU)
+    tree.grow(B, 2)
     tree.reorder(torch.tensor([[0, 0], [0, 1], [1, 1]]))
     rows = torch.tensor([2, 1])
     tree.keep(rows)
@@ -104,4 +105,24 @@ def test_leaving_sentences_take_their_memory_and_tree_along() -> None:
     assert tree.memory[0][1].equal(memory[1][rows])
     assert tree.memory_keys is not None
     assert tree.memory_keys.equal(keys[rows])
-    assert seen(tree.grow(2, 2, CPU)) == [[[0, 1, 1, 0], [0, 1, 0, 1]], [[1, 0, 1, 0], [0, 1, 0, 1]]]
+    assert seen(tree.grow(2, 2)[1]) == [[[0, 1, 1, 0], [0, 1, 0, 1]], [[1, 0, 1, 0], [0, 1, 0, 1]]]
+
+
+def test_prompts_of_different_lengths_go_on_from_their_own_ends() -> None:
+    """Two sentences of 3 and 1 tokens: the padding of the second is on nobody's path."""
+    tree = DecodeState(0, CPU)
+    tree.read(3, torch.tensor([[1, 1, 1], [1, 0, 0]]).bool())
+    where, mask = tree.grow(2, 2)
+    assert where.tolist() == [[3, 3], [1, 1]]
+    assert seen(mask) == [[[1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], [[1, 0, 0, 1, 0], [1, 0, 0, 0, 1]]]
+    tree.keep(torch.tensor([1]))
+    where, _ = tree.grow(1, 2)
+    assert where.tolist() == [[2, 2]]
+    assert tree.slots.tolist() == [[0, 1, 2, 1, 1, 2, 2]]
+
+
+def test_prompts_of_one_length_need_no_mask() -> None:
+    tree = DecodeState(0, CPU)
+    tree.read(3, None)
+    where, mask = tree.grow(2, 1)
+    assert (where.tolist(), mask) == ([[3]], None)

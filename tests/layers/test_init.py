@@ -6,7 +6,7 @@ from torch import nn
 
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.embeddings import Unembedding
-from clearformer.layers.init import xavier
+from clearformer.layers.init import gaussian, xavier
 
 
 def test_matrices_are_uniform_within_glorots_bound_and_biases_zero() -> None:
@@ -34,3 +34,13 @@ def test_heads_and_embeddings_are_left_to_themselves() -> None:
         before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         module.apply(xavier)
         assert all(before[name].equal(tensor) for name, tensor in module.state_dict().items())
+
+
+def test_gaussian_is_as_loud_at_any_width_and_leaves_norms_alone() -> None:
+    torch.manual_seed(0)
+    for module in (nn.Linear(211, 307), nn.Linear(23, 2003), nn.Embedding(211, 307)):
+        gaussian(module)
+        assert module.weight.std().item() == pytest.approx(0.02, rel=2e-2)
+        assert abs(module.weight.mean().item()) < 5e-4
+    assert not nn.Linear(2, 3).apply(gaussian).bias.any()
+    assert nn.LayerNorm(7).apply(gaussian).weight.eq(1).all()

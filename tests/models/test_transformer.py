@@ -109,7 +109,7 @@ def test_shared_tables_are_one_parameter(share: str, n_tables: int) -> None:
             "max_distance = 16 must be more than half of n_buckets = 32",
         ),
         ({"source_vocab": 19}, "one vocabulary for both sides"),
-        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even d_model / n_heads, not 3"),
+        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even width of the heads, not 3"),
     ],
 )
 def test_sizes_that_do_not_fit_are_said(changes: dict[str, Any], reason: str) -> None:
