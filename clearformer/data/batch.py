@@ -1,25 +1,54 @@
-"""Batch: the one value that leaves this room."""
+"""The values that leave this room: Batch (pairs), TextBatch (running text), EncoderBatch (text to read whole)."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
-IGNORE = -100  # the label of a padded position; torch's losses skip it by default
+IGNORE = -100  # the label of a position that is not predicted; torch's losses skip it by default
+
+
+class Tensors:
+    """The base of every batch, a frozen dataclass whose tensors travel together; its first field has B rows.
+
+    `n_tokens`, what a loss is divided by, is counted once, while the labels are still on the host, and travels along:
+    reading it never makes the host wait for a device.
+    """
+
+    n_tokens: int
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """The same batch on another device. Only pinned memory lets `non_blocking` overlap with computation."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """The same batch in page-locked host memory; needs a CUDA device to be there."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> Self:
+        fields = vars(self).items()
+        return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
+
+    def _count(self, labels: Tensor | None) -> None:
+        """Fill in an `n_tokens` that was left out: the labels that are not IGNORE, or the rows where there are none."""
+        if self.n_tokens < 0:
+            object.__setattr__(self, "n_tokens", len(self) if labels is None else int((labels != IGNORE).sum()))
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Tensors):
     """Sentence pairs, padded to the longest of each side.
 
-        source       (B, S) int64   x1 ... xm EOS, then padding
-        source_mask  (B, S) bool    True at x1 ... xm EOS
-        target       (B, T) int64   BOS y1 ... yn, then padding: what the decoder reads
-        labels       (B, T) int64   y1 ... yn EOS, then IGNORE: what it should say next
-        n_tokens     int            labels that are not IGNORE
-
-    `n_tokens` is counted once, while the labels are still on the host, and travels along: reading it never makes
-    the host wait for a device.
+    source       (B, S) int64   x1 ... xm EOS, then padding
+    source_mask  (B, S) bool    True at x1 ... xm EOS
+    target       (B, T) int64   BOS y1 ... yn, then padding: what the decoder reads
+    labels       (B, T) int64   y1 ... yn EOS, then IGNORE: what it should say next
+    n_tokens     int            labels that are not IGNORE
     """
 
     source: Tensor
@@ -29,28 +58,48 @@ class Batch:
     n_tokens: int = -1  # counted from the labels when left out
 
     def __post_init__(self) -> None:
-        if self.n_tokens < 0:
-            object.__setattr__(self, "n_tokens", int((self.labels != IGNORE).sum()))
+        self._count(self.labels)
 
-    def __len__(self) -> int:
-        return self.source.shape[0]
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """The same batch on another device. Only pinned memory lets `non_blocking` overlap with computation."""
-        return replace(
-            self,
-            source=self.source.to(device, non_blocking=non_blocking),
-            source_mask=self.source_mask.to(device, non_blocking=non_blocking),
-            target=self.target.to(device, non_blocking=non_blocking),
-            labels=self.labels.to(device, non_blocking=non_blocking),
-        )
+@dataclass(frozen=True)
+class TextBatch(Tensors):
+    """Running text for a model that reads from left to right.
 
-    def pin_memory(self) -> "Batch":
-        """The same batch in page-locked host memory; needs a CUDA device to be there."""
-        return replace(
-            self,
-            source=self.source.pin_memory(),
-            source_mask=self.source_mask.pin_memory(),
-            target=self.target.pin_memory(),
-            labels=self.labels.pin_memory(),
-        )
+    tokens     (B, T) int64          x1 ... xT: what the model reads
+    labels     (B, T) int64          x2 ... xT+1: what it should say next; IGNORE where nothing is asked
+    documents  (B, T) int64 or None  positions with equal numbers may see each other; None: each row is one document
+    positions  (B, T) int64 or None  0, 1, 2 ... anew in each document; None: 0 ... T - 1 in each row
+    n_tokens   int                   labels that are not IGNORE
+    """
+
+    tokens: Tensor
+    labels: Tensor
+    documents: Tensor | None = None
+    positions: Tensor | None = None
+    n_tokens: int = -1  # counted from the labels when left out
+
+    def __post_init__(self) -> None:
+        self._count(self.labels)
+
+
+@dataclass(frozen=True)
+class EncoderBatch(Tensors):
+    """Texts, or pairs of texts, for a model that reads them whole.
+
+    tokens    (B, T) int64          CLS a1 ... am SEP, or CLS a1 ... am SEP b1 ... bn SEP, then padding
+    mask      (B, T) bool or None   True at real tokens; None: there is no padding
+    segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP; None: all 0
+    labels    (B, T) int64 or None  the token that belongs at each position that is asked for, IGNORE elsewhere
+    classes   (B,) int64 or float   each row's class, or its value in a regression; None where rows are not judged
+    n_tokens  int                   labels that are not IGNORE; B where there are no labels
+    """
+
+    tokens: Tensor
+    mask: Tensor | None = None
+    segments: Tensor | None = None
+    labels: Tensor | None = None
+    classes: Tensor | None = None
+    n_tokens: int = -1  # counted when left out
+
+    def __post_init__(self) -> None:
+        self._count(self.labels)

@@ -1,21 +1,37 @@
+from dataclasses import fields
+
+import pytest
 import torch
+from torch import Tensor
 
-from clearformer.data.batch import IGNORE, Batch
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, Tensors, TextBatch
 
-
-def batch() -> Batch:
-    source = torch.arange(2 * 5).view(2, 5)
-    labels = torch.tensor([[7, 3, IGNORE], [3, IGNORE, IGNORE]])
-    return Batch(source, source > 0, torch.ones(2, 3, dtype=torch.long), labels)
+TOKENS = torch.arange(2 * 5).view(2, 5)
+LABELS = torch.tensor([[7, 3, IGNORE], [3, IGNORE, IGNORE]])
+PAIRS = Batch(TOKENS, TOKENS > 0, torch.ones(2, 3, dtype=torch.long), LABELS)
+TEXT = TextBatch(TOKENS, TOKENS + 1, TOKENS // 7, TOKENS % 7)
+WHOLE = EncoderBatch(TOKENS, TOKENS > 0, TOKENS // 3, torch.where(TOKENS % 3 == 0, TOKENS, IGNORE), torch.ones(2))
 
 
 def test_label_tokens_are_counted_on_the_host() -> None:
-    assert batch().n_tokens == 3
-    assert len(batch()) == 2
+    assert (PAIRS.n_tokens, TEXT.n_tokens, WHOLE.n_tokens) == (3, 10, 4)
+    assert EncoderBatch(TOKENS, classes=torch.ones(2)).n_tokens == 2  # no labels: rows are counted
+    assert TextBatch(TOKENS, TOKENS, n_tokens=0).n_tokens == 0
 
 
-def test_moving_takes_every_tensor_and_the_count() -> None:
-    moved = batch().to("meta")  # a device that holds no numbers: counting there would raise
-    assert moved.n_tokens == 3
-    for tensor in (moved.source, moved.source_mask, moved.target, moved.labels):
-        assert tensor.device.type == "meta"
+@pytest.mark.parametrize("batch", [PAIRS, TEXT, WHOLE])
+def test_moving_takes_every_tensor_and_the_count(batch: Tensors) -> None:
+    assert len(batch) == 2
+    moved = batch.to("meta")  # a device that holds no numbers: counting there would raise
+    assert type(moved) is type(batch)
+    assert moved.n_tokens == batch.n_tokens
+    for field in fields(batch):
+        before, after = getattr(batch, field.name), getattr(moved, field.name)
+        if isinstance(before, Tensor):
+            assert (after.device.type, after.shape, after.dtype) == ("meta", before.shape, before.dtype)
+
+
+def test_what_is_absent_stays_absent() -> None:
+    moved = TextBatch(TOKENS, TOKENS).to("meta")
+    assert moved.documents is None
+    assert moved.positions is None
