@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearformer.data.batch import Batch
+from clearformer.data.batch import Tensors, blank
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
@@ -32,7 +32,7 @@ class Layer:
 
 
 def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
-    """A run folder, a bundled model, a preset or a model kind: its layers and totals for one sentence pair."""
+    """A run folder, a bundled model, a preset or a model kind: its layers and totals for one text, or pair."""
     if Path(name).exists() or str(name) in bundled():
         config = Recipe.read(find(name) / "recipe.toml").model
     elif str(name) in (known := [*presets(), *names("model"), *bundled()]):
@@ -41,8 +41,7 @@ def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
         raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))
     with torch.device("meta"):
         model = build_model(config)
-        tokens = torch.zeros(1, length, dtype=torch.long)
-        batch = Batch(tokens, torch.ones(1, length, dtype=torch.bool), tokens, tokens, n_tokens=length)
+        batch = blank(getattr(model, "task", "translation"), 1, length)
     layers = watch(model.eval(), batch)
     return {
         "name": str(name),
@@ -53,7 +52,7 @@ def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
     }
 
 
-def watch(model: nn.Module, batch: Batch) -> list[Layer]:
+def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
     """One forward pass; every module that has parameters of its own, or attends, becomes a row in order of use."""
     rows, handles = Rows(), []
 

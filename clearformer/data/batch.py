@@ -103,3 +103,17 @@ class EncoderBatch(Tensors):
 
     def __post_init__(self) -> None:
         self._count(self.labels)
+
+
+def blank(task: str, n_rows: int, length: int) -> Tensors:
+    """A batch of zeros, of the kind that models of this task take: to look at shapes, or to warm up."""
+    tokens = torch.zeros(n_rows, length, dtype=torch.long)
+    n = n_rows * length
+    match task:
+        case "translation":
+            return Batch(tokens, tokens == 0, tokens, tokens, n)
+        case "causal-lm":
+            return TextBatch(tokens, tokens, n_tokens=n)
+        case "masked-lm":
+            return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], n)
+    raise ValueError(f"no batch is known for the task `{task}`")
