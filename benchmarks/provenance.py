@@ -1,6 +1,7 @@
 """What every result says of itself: the command, the commit it ran at, versions and machine, the day."""
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -12,11 +13,11 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def stamp(command: str, **more: str) -> dict[str, Any]:
-    """`more` are further versions, of peers."""
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
+    """`more` are further versions, of peers. A copy without its history is told its commit by $COMMIT."""
+    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS.parent)
     return {
         "command": command,
-        "commit": git.stdout.strip() or "unknown",
+        "commit": git.stdout.strip() or os.environ.get("COMMIT", "unknown"),
         "versions": {**versions(), **more},
         "date": time.strftime("%Y-%m-%d"),
     }

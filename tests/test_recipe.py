@@ -1,6 +1,7 @@
 """What holds between tables, and what the command line may change about them."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from clearformer.errors import ConfigError
 from clearformer.recipe import Recipe, override, presets
 
 PAIRS: dict[str, Any] = {"train": {"path": "pairs.tsv"}}
+RECIPES = Path(__file__).parent.parent / "recipes"
 SIZES = {"d_model": 28, "d_ff": 46, "n_heads": 7}
 
 
@@ -85,3 +87,11 @@ def test_an_unknown_preset_is_said() -> None:
 def test_settings_that_cannot_be_applied(setting: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(problem)):
         override({"model": {"preset": "transformer-tiny"}}, [setting])
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.name)
+def test_every_recipe_is_whole_and_comes_back_from_what_it_writes(path: Path) -> None:
+    recipe = Recipe.read(path)
+    again = Recipe.parse(tomllib.loads(recipe.dump()), "the dump")
+    assert again == recipe
+    assert path.read_text().startswith("# ")

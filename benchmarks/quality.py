@@ -1,0 +1,66 @@
+"""Several trainings by the public command, one for each seed, and what they reach.
+
+    python benchmarks/quality.py multi30k-en-de --seeds 1,2,3 --at-once 3 -- recipes/multi30k-en-de.toml
+    python benchmarks/quality.py zero-29k --seeds 1 -- --pairs train.en.gz,train.de.gz --test test.en.gz,test.de.gz
+
+What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEED; one that was cut off goes on from its
+last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
+scores are recorded, each and on average, in benchmarks/results/NAME.json.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import mean
+
+from provenance import RESULTS, record, stamp
+
+from clearformer.checkpoint import RunFolder
+
+
+def train(folder: Path, arguments: list[str], seed: int) -> Path:
+    """One training, from wherever it stands to its end; its log is beside the folder."""
+    run = RunFolder(folder)
+    if not run.report.exists():
+        fresh = [*arguments, "--set", f"train.seed={seed}"]
+        command = ["train", *(["--resume"] if run.last.exists() else fresh), "--out", str(folder)]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{folder}.log", "a") as log:
+            subprocess.run([sys.executable, "-m", "clearformer", *command], stdout=log, stderr=log, check=False)
+    return run.report
+
+
+def row(report: Path, seed: int) -> dict:
+    found = json.loads(report.read_text())
+    kept = {name: found[name] for name in ("best_step", "steps", "seconds", "tokens_per_second", "parameters")}
+    scores = {name: round(value, 4) for name, value in found["test"].items() if isinstance(value, float)}
+    return {"seed": seed, **scores, "valid": {k: round(v, 4) for k, v in found["valid"].items()}, **kept}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("--seeds", default="1,2,3", help="divided by commas")
+    parser.add_argument("--at-once", type=int, default=1, help="trainings side by side on one device")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("train", nargs="+", help="what `clearformer train` gets")
+    given = parser.parse_args()
+    seeds = [int(seed) for seed in given.seeds.split(",")]
+    with ThreadPoolExecutor(given.at_once) as pool:
+        reports = list(pool.map(lambda seed: train(given.runs / f"{given.name}-{seed}", given.train, seed), seeds))
+    if missing := [str(report) for report in reports if not report.exists()]:
+        sys.exit(f"not finished: {', '.join(missing)}; see the logs beside the folders, and give the command again")
+    rows = [row(report, seed) for report, seed in zip(reports, seeds)]
+    means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
+    command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
+    told = {"side_by_side": given.at_once, "signatures": json.loads(reports[0].read_text())["test"].get("signatures")}
+    record({"seeds": rows, "mean": means, **told, **stamp(command)}, given.results / f"{given.name}.json")
+
+
+if __name__ == "__main__":
+    main()
