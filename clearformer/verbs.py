@@ -17,9 +17,9 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
-from clearformer.launch import plain_reference
 from clearformer.loading import find, load
 from clearformer.recipe import Recipe
+from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
 
 Name = str | Path

@@ -21,6 +21,7 @@ RANKS = [
     ["recipe"],
     ["prepare", "diagnosis"],
     ["loading"],
+    ["tasks"],
     ["launch", "inspection", "auto"],
     ["verbs", "showcase"],
     ["serve"],

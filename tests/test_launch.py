@@ -9,6 +9,7 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.loading import load
 from clearformer.recipe import Recipe
+from clearformer.tasks.translation import spread
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 
@@ -135,10 +136,10 @@ def test_finetuning_can_be_resumed_without_the_model_it_came_from(done, pairs, t
     settings = recipe(pairs, steps=2)
     whole = launch.train(settings, tmp_path / "whole", device="cpu", start=done)
     run = RunFolder(tmp_path / "cut")
-    trainer, _, resolved = launch.set_up(settings, run, torch.device("cpu"), World(), done)
+    trainer, task = launch.set_up(settings, run, torch.device("cpu"), World(), done)
     trainer.save()
-    run.recipe.write_text(resolved.dump())
-    resumed = launch.train(resolved, run.path, resume=True, device="cpu")
+    run.recipe.write_text(task.recipe.dump())
+    resumed = launch.train(task.recipe, run.path, resume=True, device="cpu")
     assert resumed["valid"] == whole["valid"]
 
 
@@ -160,4 +161,4 @@ def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
     ("n", "asked", "expected"), [(11, 5, [0, 2, 4, 6, 8]), (7, 6, [0, 1, 2, 3, 4, 5]), (3, 7, [0, 1, 2])]
 )
 def test_validation_is_spread_over_the_whole_set(n, asked, expected):
-    assert launch.spread(list(range(n)), asked) == expected
+    assert spread(list(range(n)), asked) == expected

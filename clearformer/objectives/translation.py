@@ -31,6 +31,7 @@ class TranslationConfig(Config):
 
 class Translation:
     Config = TranslationConfig
+    task = "translation"
 
     def __init__(self, config: TranslationConfig) -> None:
         self.config = config

@@ -36,6 +36,7 @@ from clearformer.training.schedules import ScheduleConfig
 
 Objective = Callable[[nn.Module, Batch], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
+LOWER = ("loss", "perplexity")  # scores that are better when lower
 
 
 class TrainConfig(Config):
@@ -51,7 +52,9 @@ class TrainConfig(Config):
     validate_every: int = Field(500, ge=1, description="steps")
     save_every: int = Field(500, ge=1, description="steps")
     patience: int = Field(0, ge=0, description="validations without a better one before stopping; 0 never stops early")
-    metric: str = Field("bleu", description="what decides which weights are best: a name among the validation scores")
+    metric: str | None = Field(
+        None, description="which validation score decides what the best weights are: bleu for a translator if not given"
+    )
     precision: Precision = "auto"
     compile: How = Field("off", description="blocks or whole: minutes of compiling for faster steps of a large model")
     deterministic: bool = Field(False, description="the same bits each time on CUDA too, slower")
@@ -128,7 +131,7 @@ class Trainer:
                     if is_asked and at.step < config.steps:
                         raise Interrupted
                     if self.is_stale:
-                        journal.say(f"stopped early: {at.stale} validations without a better {config.metric}")
+                        journal.say(f"stopped early: {at.stale} validations without a better {self.metric}")
                         break
                     self.meter.start()
         finally:
@@ -138,6 +141,10 @@ class Trainer:
     def is_due(self, *every: int) -> bool:
         """Whether one of these periods, or the training itself, ends with this step."""
         return self.progress.step == self.config.steps or any(self.progress.step % n == 0 for n in every)
+
+    @property
+    def metric(self) -> str:
+        return self.config.metric or "loss"
 
     @property
     def is_stale(self) -> bool:
@@ -180,7 +187,7 @@ class Trainer:
         journal.log(at.step, "train", values)
         note = f"loss {values['loss']:.3f}  {values['tokens_per_s']:,.0f} tok/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
-        best = f"  best {self.config.metric} {at.scores[self.config.metric]:.2f}" if at.scores else ""
+        best = f"  best {self.metric} {at.scores[self.metric]:.2f}" if at.scores else ""
         journal.progress(at.step, note + best)
 
     def judge(self, journal: Journal) -> None:
@@ -188,7 +195,7 @@ class Trainer:
 
         All ranks validate, so that none waits in vain, and the first one's scores count for all.
         """
-        at, metric = self.progress, self.config.metric
+        at, metric = self.progress, self.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
                 self.model.eval()
@@ -197,7 +204,7 @@ class Trainer:
                 self.model.train()
                 journal.log(at.step, "valid", scores)
                 journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
-                value = -scores[metric] if metric == "loss" else scores[metric]
+                value = -scores[metric] if metric in LOWER else scores[metric]
                 if at.best is not None and value <= at.best:
                     at.stale += 1
                     return
