@@ -1,6 +1,6 @@
 """A recipe: one TOML file that says everything about a training, and nothing else does.
 
-    [data]       where the pairs are, how they are filtered and split        data/sources.py
+    [data]       where the files are, how they are filtered and split        data/corpora.py
     [text]       how strings become ids                                      text/tokenizer.py
     [model]      which architecture, which sizes                             models/<kind>.py
     [objective]  what is predicted                                           objectives/<kind>.py
@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
-from pydantic import Field
 
 from clearformer.config import Config
-from clearformer.data.sources import Filter, PairSource
 from clearformer.errors import ConfigError, suggest
 from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
@@ -34,34 +32,7 @@ from clearformer.training.loop import TrainConfig
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 
-
-class DataConfig(Config):
-    """[data]: corpora are found under `root`, which is the folder the command runs in unless given."""
-
-    root: Path = Path()
-    train: PairSource
-    valid: PairSource | None = None
-    test: PairSource | None = None
-    held_out: float | None = Field(None, gt=0, lt=1, description="share kept for validation when there is no valid set")
-    held_out_test: float = Field(0.0, ge=0, lt=1, description="share kept for the test when there is no test set")
-    filter: Filter = Filter()
-
-    def source(self, split: str) -> PairSource | None:
-        """The corpus of a split, its path completed."""
-        found: PairSource | None = getattr(self, split)
-        if found is None:
-            return None
-        path = found.path
-        whole = (self.root / path[0], self.root / path[1]) if isinstance(path, tuple) else self.root / path
-        return found.changed(path=whole)
-
-    def share(self, n_pairs: int) -> float:
-        """How much of n pairs to hold out: 2 %, but at least 500 pairs if that is at most 10 %, and at most 2,000."""
-        return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
-
-
 SECTIONS: dict[str, type[Config]] = {
-    "data": DataConfig,
     "text": TextConfig,
     "optim": OptimConfig,
     "schedule": ScheduleConfig,
@@ -69,14 +40,13 @@ SECTIONS: dict[str, type[Config]] = {
     "decode": DecodeConfig,
     "evaluate": EvaluateConfig,
 }
-CHOSEN = {"model": "transformer", "objective": "translation"}  # sections whose class `kind` chooses, and the default
 
 
 @dataclass(frozen=True)
 class Recipe:
     """The tables above, validated."""
 
-    data: DataConfig
+    data: Any
     text: TextConfig
     model: Any
     objective: Any
@@ -113,15 +83,19 @@ class Recipe:
         made: dict[str, Any] = {
             name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
         }
-        for name, default in CHOSEN.items():
-            made[name] = choose(name, table.get(name, {}), default, f"{where}: [{name}]")
+        made["model"] = choose("model", table.get("model", {}), "transformer", f"{where}: [model]")
+        usual = task_of("model", made["model"].kind)
+        made["objective"] = choose("objective", table.get("objective", {}), usual, f"{where}: [objective]")
+        schema = resolve("data", task_of("objective", made["objective"].kind))
+        made["data"] = schema.parse(table["data"], f"{where}: [data]")
         recipe = cls(**made)
         recipe.check(where)
         return recipe
 
     def check(self, where: str) -> None:
         """What no table can tell by itself. A model of the user's need not have these keys."""
-        room, longest = getattr(self.model, "max_length", None), self.data.filter.max_tokens
+        kept, room = getattr(self.data, "filter", None), getattr(self.model, "max_length", None)
+        longest = 0 if kept is None else kept.max_tokens
         if room is not None and longest >= room:  # BOS or EOS comes on top
             raise ConfigError(
                 f"{where}: data.filter.max_tokens = {longest} keeps pairs too long for model.max_length = {room}",
@@ -157,6 +131,11 @@ def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> 
     return resolve(section, kind).Config.parse(table, where)
 
 
+def task_of(section: str, kind: str) -> str:
+    """What a model, or an objective, is for. A class of the user's that does not say is for translation."""
+    return str(getattr(resolve(section, kind), "task", "translation"))
+
+
 @cache
 def presets() -> dict[str, dict[str, Any]]:
     """Every preset by name, from models/presets/*.toml."""
@@ -175,7 +154,7 @@ def preset(name: str, where: str) -> dict[str, Any]:
 
 def model_config(name: str) -> Any:
     """The configuration behind a preset's or a model kind's name."""
-    return choose("model", {model_key(name): name}, CHOSEN["model"], "[model]")
+    return choose("model", {model_key(name): name}, "transformer", "[model]")
 
 
 def model_key(name: str) -> str:

@@ -15,6 +15,7 @@ from clearformer.errors import ConfigError, suggest
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {"transformer": "clearformer.models.transformer:Transformer"},
     "objective": {"translation": "clearformer.objectives.translation:Translation"},
+    "data": {"translation": "clearformer.data.corpora:PairCorpora"},
     "task": {"translation": "clearformer.tasks.translation:TranslationTask"},
     "tokenizer": {
         "char": "clearformer.text.tokenizers.char:build",

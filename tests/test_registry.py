@@ -51,7 +51,9 @@ def test_a_thing_of_the_users_joins_and_is_returned() -> None:
     assert registry.register("model", "mine", Mine) is Mine  # a module read twice is no conflict
 
 
-@pytest.mark.parametrize(("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: model, ")])
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: data, model, ")]
+)
 def test_a_kind_that_nobody_asks_for_is_refused(kind: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"`{kind}` is no kind") as caught:
         registry.register(kind, "mine", object())

@@ -17,7 +17,7 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import ConfigError, suggest
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.training.distributed import World
 from clearformer.training.feed import Steps
@@ -42,8 +42,7 @@ class Task(Protocol):
 
 def begin(recipe: Recipe, run: RunFolder) -> Task:
     """The task of a recipe, at work in a run folder."""
-    objective = resolve("objective", recipe.objective.kind)
-    task: Task = resolve("task", getattr(objective, "task", "translation"))(recipe, run)
+    task: Task = resolve("task", task_of("objective", recipe.objective.kind))(recipe, run)
     metric = recipe.train.metric
     if metric is not None and metric not in task.metrics:
         raise ConfigError(f"[train] metric = `{metric}` is not validated", suggest(metric, task.metrics))
