@@ -3,6 +3,7 @@
 temperature   softmax(logits / τ)          τ < 1 sharpens, τ > 1 flattens
 top-k         only the k likeliest         Fan et al. 2018
 top-p         only the nucleus: the fewest likeliest tokens that together hold probability p    Holtzman et al. 2020
+repetition    logits of tokens seen before: divided by θ if positive, else multiplied            Keskar et al. 2019
 
 Chance comes from dice, one for each text, so that what is drawn for a text does not depend on those beside it.
 """
@@ -13,7 +14,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from clearformer.generation.decode import NEVER, Chooser, widen
+from clearformer.generation.decode import NEVER, Adjust, Chooser, widen
 
 FACES = 2**24  # as many as float32 tells apart between 0 and 1
 
@@ -63,3 +64,17 @@ def sampler(temperature: float, dice: Sequence[Random], k: int = 0, p: float = 1
         return draw(logits, torch.tensor(thrown, device=logits.device))
 
     return choose
+
+
+def repetition(theta: float, prompts: Sequence[Sequence[int]]) -> Adjust | None:
+    """Makes what a prompt or its continuation has said already less likely, by θ > 1; 1 changes nothing."""
+    if theta == 1.0:
+        return None
+
+    def adjust(logits: Tensor, rows: Tensor, written: Tensor) -> Tensor:
+        seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(2, written, True)  # (B, W, V)
+        for i, row in enumerate(rows.tolist()):
+            seen[i, :, list(prompts[row])] = True
+        return torch.where(seen, torch.where(logits > 0, logits / theta, logits * theta), logits)
+
+    return adjust
