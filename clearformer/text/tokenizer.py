@@ -2,34 +2,31 @@
 
     lines --train_tokenizer--> Tokenizer --encode--> ids --decode--> normalised text
 
-What a model must know of it is here: the size of the vocabulary and the ids of four special tokens.
-How each kind cuts text into pieces is in `tokenizers/`, one file per kind.
+What a model must know of it is here: the size of the vocabulary and the ids of a few special tokens, which `roles.py`
+finds in the files of others. How each kind cuts text into pieces is in `tokenizers/`, one file per kind.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from itertools import chain, dropwhile
+from itertools import chain, compress, dropwhile
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
 import tokenizers
 from pydantic import Field, field_validator, model_validator
+from tokenizers.decoders import DecodeStream
 
 from clearformer import registry
 from clearformer.config import Config
 from clearformer.errors import TokenizerError, suggest
 from clearformer.text.normalize import Form, clean, encodable
+from clearformer.text.published import build_from
+from clearformer.text.roles import named_beside, settle, usual_roles
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """In this order, hence with ids 0 to 3, in every tokenizer that we train."""
-USUAL_NAMES = {
-    "pad": ("<pad>", "[PAD]"),
-    "bos": ("<bos>", "<s>", "[CLS]", "<|startoftext|>"),
-    "eos": ("<eos>", "</s>", "[SEP]", "<|endoftext|>"),
-    "unk": ("<unk>", "[UNK]"),
-}
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
     chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))
@@ -37,6 +34,9 @@ BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
 """How byte-level files write bytes as characters, since GPT-2: visible ones as themselves, the rest from U+0100 on."""
 SAMPLE = 1_000_000  # lines read in full by training; see `thin`
 UPPER_BOUND_KINDS = ("char", "word")  # the text decides how many entries there are, `vocab_size` only limits them
+
+
+Rows = list[list[int]]
 
 
 class TextConfig(Config):
@@ -88,39 +88,53 @@ class Tokenizer:
     pad_id: int
     bos_id: int
     eos_id: int
-    unk_id: int
+    unk_id: int | None
+    """None where everything can be spelt, so that nothing is unknown."""
+    mask_id: int | None
     vocab_size: int
     """The largest id plus one: what an embedding needs, even where a foreign file leaves some ids unused."""
 
-    def __init__(self, json_text: str, where: str = "this text") -> None:
-        """From the content of a tokenizer.json; `where` names it in an error."""
+    def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
+        """From the content of a tokenizer.json; `where` names it in an error.
+
+        Side files in `folder` may name the roles of tokens. Those that the usual names do not tell are written into
+        the content, in a corner that other readers pass over, so that a copy of it needs no side files.
+        """
         try:
             rust = tokenizers.Tokenizer.from_str(json_text)
         except Exception as error:  # the Rust library raises nothing more precise
             raise TokenizerError(
                 f"{where} is not a tokenizer.json: {error}", "train one, or copy the file again"
             ) from None
+        content = json.loads(json_text)
         vocab = rust.get_vocab()
-        names = {role: name for role, usual in USUAL_NAMES.items() for name in reversed(usual) if name in vocab}
-        if missing := [role for role in USUAL_NAMES if role not in names]:
-            hint = "; ".join(f"{role} is looked for as {', '.join(USUAL_NAMES[role])}" for role in missing)
-            raise TokenizerError(f"{where} has no {' and no '.join(missing)} token", hint)
+        marked = {token.content for token in rust.get_added_tokens_decoder().values() if token.special}
+        kept = content["model"].get("roles", {})
+        told = usual_roles(vocab, marked) | {role: token for role, token in kept.items() if token in vocab}
+        named = told | named_beside(folder, vocab) if folder else told
+        roles = settle(named, where)
+        if "eos" not in told or roles != settle(told, where):
+            content["model"]["roles"] = named
+            json_text = json.dumps(content, ensure_ascii=False, indent=2)
 
-        rust.add_special_tokens(list(names.values()))  # marks them; they keep their ids
+        rust.add_special_tokens([token for token in roles if token])  # marks them; they keep their ids
         rust.encode_special_tokens = True  # do not look for them in text
         rust.no_padding()
         rust.no_truncation()
         self._rust, self._json = rust, json_text
-        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (vocab[names[role]] for role in USUAL_NAMES)
+        self.pad_id, self.bos_id, self.eos_id = vocab[roles.pad], vocab[roles.bos], vocab[roles.eos]
+        self.unk_id = None if roles.unk is None else vocab[roles.unk]
+        self.mask_id = None if roles.mask is None else vocab[roles.mask]
         self.vocab_size = 1 + max(vocab.values())
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
-        self._is_byte_level = "ByteLevel" in str(json.loads(json_text).get("decoder"))
+        self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
+        self._frames = rust.num_special_tokens_to_add(False) > 0
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """One list of ids per text, without special tokens, on all the cores that Rust finds."""
         batch = self._rust.encode_batch_fast([encodable(text) for text in texts], add_special_tokens=False)
-        return [self._ordinary(encoding.ids) for encoding in batch]
+        return [self._ordinary(encoding.ids)[0] for encoding in batch]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of one text and, for each, the (start, end) of its characters in `text` before normalisation.
@@ -128,7 +142,34 @@ class Tokenizer:
         A piece that begins a word may include the space before it.
         """
         encoding = self._rust.encode(encodable(text), add_special_tokens=False)
-        return self._ordinary(encoding.ids), encoding.offsets
+        ids, offsets = self._ordinary(encoding.ids, encoding.offsets)
+        return ids, offsets
+
+    def framed(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> tuple[Rows, Rows]:
+        """Each text, or text a with its pair b, between the special tokens that the model wants; and their segments.
+
+        BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as tokenizer.json says
+                   0   0   0          0   0   0   1   1
+        ours     BOS a EOS          BOS a EOS b EOS             where it says nothing
+        """
+        if not self._frames:
+            firsts = [[self.bos_id, *ids, self.eos_id] for ids in self.encode(texts)]
+            seconds = [[] for _ in texts] if pairs is None else [[*ids, self.eos_id] for ids in self.encode(pairs)]
+            rows = list(zip(firsts, seconds, strict=True))
+            return [a + b for a, b in rows], [[0] * len(a) + [1] * len(b) for a, b in rows]
+        whole = map(encodable, texts)
+        inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
+        batch = self._rust.encode_batch_fast(inputs)
+        framed = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
+        return [ids for ids, _ in framed], [segments for _, segments in framed]
+
+    def id_of(self, token: str) -> int:
+        """The id of an entry, such as a special token of one's own."""
+        token_id = self._rust.token_to_id(token)
+        if token_id is None:
+            marked = (added.content for added in self._added.values())
+            raise TokenizerError(f"the vocabulary has no entry `{token}`", suggest(token, marked))
+        return int(token_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as readable text, for pictures: ▁ is a space, ⟨e0a4⟩ are bytes that are not whole characters."""
@@ -137,6 +178,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """One text per list of ids. Special tokens are skipped, <unk> too; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
+
+    def stream(self) -> "TextStream":
+        """A decoder for ids that come one by one, as from a model that is writing."""
+        return TextStream(self._rust)
 
     def to_json(self) -> str:
         """The content of tokenizer.json, which `PreTrainedTokenizerFast` of Hugging Face reads as well."""
@@ -147,7 +192,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a tokenizer.json, ours or another's whose special tokens have one of the usual names."""
+        """Read a tokenizer.json, ours or another's; what lies beside it may name its special tokens, see `roles.py`."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -155,15 +200,32 @@ class Tokenizer:
             raise TokenizerError(
                 f"{path}: cannot read a tokenizer there: {reason}", "give the path of a tokenizer.json"
             ) from None
-        return cls(text, where=str(path))
+        return cls(text, str(path), Path(path).parent)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Self:
+        """The tokenizer of a published model: its tokenizer.json, or made from its vocabulary, see `published.py`."""
+        folder = Path(folder)
+        if (folder / "tokenizer.json").exists():
+            return cls.load(folder / "tokenizer.json")
+        return cls(build_from(folder).to_str(pretty=True), str(folder), folder)
 
     def fingerprint(self) -> str:
         """The first 16 digits of `sha256sum tokenizer.json`: equal fingerprints, equal ids for every text."""
         return sha256(self._json.encode()).hexdigest()[:16]
 
-    def _ordinary(self, ids: list[int]) -> list[int]:
-        """Word-level and unigram models can find a special token's name in their vocabulary; as text it is unknown."""
-        return ids if self._reserved.isdisjoint(ids) else [self.unk_id if i in self._reserved else i for i in ids]
+    def _ordinary(self, ids: list[int], *beside: list, frame: Sequence[int] = ()) -> tuple[list, ...]:
+        """Ids without special tokens that text spelt, and what lies `beside` each; `frame` is 1 where one belongs.
+
+        Word-level and unigram models can find a special token's name in their vocabulary; as text it is unknown, or,
+        where nothing can be, it is left out.
+        """
+        if self._reserved.isdisjoint(compress(ids, (not belongs for belongs in frame)) if frame else ids):
+            return ids, *beside
+        spelt = [i in self._reserved and not belongs for i, belongs in zip(ids, frame or [0] * len(ids))]
+        if self.unk_id is not None:
+            return [self.unk_id if s else i for i, s in zip(ids, spelt)], *beside
+        return tuple([value for value, s in zip(values, spelt) if not s] for values in (ids, *beside))
 
     def _readable(self, token_id: int) -> str:
         token = self._rust.id_to_token(token_id)
@@ -179,6 +241,22 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         return type(self), (self._json,)  # a pickled Rust tokenizer forgets `encode_special_tokens`
+
+
+class TextStream:
+    """Ids to text, as they come.
+
+        stream.step(id)  ->  the text that is now certain, or None while a character lacks some of its bytes
+
+    The steps of a text add up to its decoding, save that wordpiece cannot take back a space: "don", " '", " t".
+    """
+
+    def __init__(self, rust: tokenizers.Tokenizer) -> None:
+        self._rust, self._stream = rust, DecodeStream(skip_special_tokens=True)
+
+    def step(self, token_id: int) -> str | None:
+        text: str | None = self._stream.step(self._rust, token_id)
+        return text
 
 
 def train_tokenizer(lines: Iterable[str], config: TextConfig, progress: bool = False) -> Tokenizer:

@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, pre_tokenizers
+from tokenizers import models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from clearformer import registry
@@ -205,9 +205,74 @@ def test_vocab_size_covers_the_largest_id(tmp_path: Path) -> None:
     assert tokenizer.pieces([16, 5]) == ["cat", "⟨5?⟩"]
 
 
-def test_missing_special_tokens_are_named() -> None:
-    with pytest.raises(TokenizerError, match=r"has no pad and no bos token\nhint: pad .*\[PAD\].* bos .*<s>"):
-        Tokenizer(foreign(["</s>", "<unk>"]).to_str())
+@pytest.mark.parametrize("kind", KINDS)
+def test_framed_by_hand_where_the_file_says_nothing(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    (a,), (b,) = tokenizer.encode(["the cat"]), tokenizer.encode(["a dog!"])
+    assert tokenizer.framed(["the cat"]) == ([[1, *a, 2]], [[0] * (len(a) + 2)])
+    assert tokenizer.framed(["the cat"], ["a dog!"]) == (
+        [[1, *a, 2, *b, 2]],
+        [[0] * (len(a) + 2) + [1] * (len(b) + 1)],
+    )
+    assert tokenizer.framed([]) == ([], [])
+    with pytest.raises(ValueError, match="shorter"):
+        tokenizer.framed(["the cat"], [])
+
+
+def test_a_frame_is_the_files_own_and_text_cannot_forge_it() -> None:
+    theirs = foreign(["[PAD]", "[CLS]", "[SEP]", "[UNK]"])
+    theirs.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer = Tokenizer(theirs.to_str())
+    assert tokenizer.framed(["cat [SEP] dog", "dog"], ["dog", "[CLS]"]) == (
+        [[2, 0, 4, 5, 3, 5, 3], [2, 5, 3, 4, 3]],
+        [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1]],
+    )
+
+
+def test_what_cannot_be_unknown_is_left_out() -> None:
+    vocab = {"<|endoftext|>": 0, "cat": 1, "dog": 2}
+    theirs = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token="dog"))
+    theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = Tokenizer(theirs.to_str())
+    assert tokenizer.encode(["cat <|endoftext|> dog"]) == [[1, 2]]
+    assert tokenizer.encode_with_offsets("cat <|endoftext|> dog") == ([1, 2], [(0, 3), (18, 21)])
+    assert tokenizer.framed(["<|endoftext|> cat"]) == ([[0, 1, 0]], [[0, 0, 0]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_entry_by_its_name(kind: str) -> None:
+    assert [TRAINED[kind].id_of(name) for name in Tokenizer.SPECIALS] == [0, 1, 2, 3]
+    with pytest.raises(TokenizerError, match="no entry `<boss>`\nhint: did you mean `<bos>`"):
+        TRAINED[kind].id_of("<boss>")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_adds_up_to_the_text(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    for ids in tokenizer.encode([line for line in LINES if kind != "wordpiece" or "'" not in line]):
+        stream = tokenizer.stream()
+        steps = [stream.step(token_id) for token_id in [tokenizer.bos_id, *ids, tokenizer.eos_id]]
+        assert "".join(step or "" for step in steps) == tokenizer.decode([ids])[0]
+        assert len([step for step in steps if step]) > 1
+
+
+def test_a_stream_waits_for_whole_characters() -> None:
+    bare = train("byte-bpe", vocab_size=260)
+    (ids,) = bare.encode(["é🙂"])
+    stream = bare.stream()
+    assert [stream.step(token_id) for token_id in ids] == [None, None, "é", None, None, None, "🙂"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_stream_takes_any_ids(kind: str, data: st.DataObject) -> None:
+    tokenizer = TRAINED[kind]
+    stream = tokenizer.stream()
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
+    spoken = "".join(stream.step(token_id) or "" for token_id in ids)
+    if kind != "wordpiece":  # which joins words when their neighbours come
+        assert tokenizer.decode([ids])[0].startswith(spoken)
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version": "1.0", "trunc', b'{"a": 1}', b"[]", b"\xff\xfe", b"not json"])
