@@ -26,21 +26,21 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @lru_cache
 def normalizer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """The steps above, for the Rust library.
+    """The steps above, for the Rust library."""
+    tidied = [normalizers.Replace(SPACES, " "), normalizers.Strip()]
+    return normalizers.Sequence([normalizers.Replace(CONTROL, ""), *letters(form, lowercase), *tidied])
 
-    Lowercasing can undo composition (J + caron has no single character, ǰ has), hence the form on both sides of it.
-    """
+
+@lru_cache
+def composer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
+    """Step 2 alone: text whose letters are composed comes through as it is, every space, line and tab of it."""
+    return normalizers.Sequence(letters(form, lowercase))
+
+
+def letters(form: Form, lowercase: bool) -> list[normalizers.Normalizer]:
+    """Lowercasing can undo composition (J + caron has no single character, ǰ has), hence the form on both sides."""
     composed = getattr(normalizers, form)()
-    lowered = [normalizers.Lowercase(), composed] if lowercase else []
-    return normalizers.Sequence(
-        [
-            normalizers.Replace(CONTROL, ""),
-            composed,
-            *lowered,
-            normalizers.Replace(SPACES, " "),
-            normalizers.Strip(),
-        ]
-    )
+    return [composed, normalizers.Lowercase(), composed] if lowercase else [composed]
 
 
 def clean(line: str, form: Form = "NFC") -> str:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import chain, compress, dropwhile
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import tokenizers
 from pydantic import Field, field_validator, model_validator
@@ -26,13 +26,15 @@ from clearformer.text.published import build_from
 from clearformer.text.roles import named_beside, settle, usual_roles
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-"""In this order, hence with ids 0 to 3, in every tokenizer that we train."""
+"""In this order, hence with ids 0 to 3, in every tokenizer that we train; `TextConfig.extra` come after."""
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
     chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))
 }
 """How byte-level files write bytes as characters, since GPT-2: visible ones as themselves, the rest from U+0100 on."""
+VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 SAMPLE = 1_000_000  # lines read in full by training; see `thin`
+KEEPING_KINDS = ("char", "byte-bpe")  # the others mark spaces, or forget them
 UPPER_BOUND_KINDS = ("char", "word")  # the text decides how many entries there are, `vocab_size` only limits them
 
 
@@ -44,7 +46,7 @@ class TextConfig(Config):
 
     kind: str = Field(default="bpe", description="char, word, bpe, byte-bpe, wordpiece or unigram")
     vocab_size: int = Field(
-        default=8000, gt=4, description="entries, the four special tokens included; an upper bound for char and word"
+        default=8000, gt=4, description="entries, the special tokens included; an upper bound for char and word"
     )
     lowercase: bool = Field(default=False, description="fold case; decoding cannot bring it back")
     normalization: Form = Field(
@@ -52,6 +54,14 @@ class TextConfig(Config):
     )
     min_frequency: int = Field(
         default=2, ge=1, description="a word, or a pair to merge, that occurs less often is ignored; not for unigram"
+    )
+    whitespace: Literal["collapse", "keep"] = Field(
+        default="collapse",
+        description="collapse: one space for each run of white space; keep: all as it is, for char and byte-bpe",
+    )
+    extra: tuple[str, ...] = Field(
+        default=(),
+        description='more special tokens, after the four and in this order, such as "[MASK]"',
     )
     joiner: str | None = Field(
         default=None,
@@ -74,6 +84,28 @@ class TextConfig(Config):
         if self.joiner is not None and self.kind != "word":
             raise ValueError(f'`joiner` goes with kind = "word", not with "{self.kind}"')
         return self
+
+    @model_validator(mode="after")
+    def _can_keep(self) -> Self:
+        if self.whitespace == "keep" and self.kind not in KEEPING_KINDS:
+            kinds = " or ".join(f'"{kind}"' for kind in KEEPING_KINDS)
+            raise ValueError(f'`whitespace` = "keep" goes with kind = {kinds}, not with "{self.kind}"')
+        return self
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if "" in self.extra or len({*self.specials}) < len(self.specials):
+            raise ValueError(f"`extra` must name new tokens, each once; there are {', '.join(SPECIALS)} already")
+        if self.vocab_size <= len(self.specials):
+            raise ValueError(
+                f"`vocab_size` = {self.vocab_size} holds nothing besides {len(self.specials)} special tokens"
+            )
+        return self
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The special tokens in the order of their ids."""
+        return *SPECIALS, *self.extra
 
 
 class Tokenizer:
@@ -172,7 +204,7 @@ class Tokenizer:
         return int(token_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as readable text, for pictures: ▁ is a space, ⟨e0a4⟩ are bytes that are not whole characters."""
+        """Each id as readable text, for pictures: ▁ is a space, ↵ ends a line, ⟨e0a4⟩ are bytes, no whole character."""
         return [self._readable(token_id) for token_id in ids]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -232,10 +264,10 @@ class Tokenizer:
         if token is None:
             return f"⟨{token_id}?⟩"
         if not self._is_byte_level or token_id in self._added:
-            return token.replace(" ", "▁")
+            return token.translate(VISIBLE)
         spelt = bytes(BYTE_OF[char] for char in token)
         try:
-            return spelt.decode().replace(" ", "▁")
+            return spelt.decode().translate(VISIBLE)
         except UnicodeDecodeError:
             return f"⟨{spelt.hex()}⟩"
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from clearformer.errors import ConfigError
 from clearformer.text import TextConfig
-from clearformer.text.normalize import clean, encodable, normalizer
+from clearformer.text.normalize import clean, composer, encodable, normalizer
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -45,3 +45,8 @@ def test_lowercase_stays_composed() -> None:
 def test_half_surrogates_keep_their_place() -> None:
     assert encodable("a\ud800b\U0001f642") == "a\ufffdb\U0001f642"
     assert clean("a\udcffb") == "a\ufffdb"
+
+
+def test_the_composer_leaves_white_space_and_controls_alone() -> None:
+    assert composer().normalize_str(" cafe\u0301\t\x07\r\n\n\ufeff") == " café\t\x07\r\n\n\ufeff"
+    assert composer("NFKC", lowercase=True).normalize_str(" ﬁ\nJ\u030c") == " fi\n\u01f0"

@@ -240,6 +240,19 @@ def test_what_cannot_be_unknown_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_of_ones_own(kind: str) -> None:
+    extra = ("[MASK]", "[SEP]", "<extra_id_0>", "a b")
+    tokenizer = train(kind, vocab_size=311, extra=extra)
+    assert [tokenizer.id_of(token) for token in (*Tokenizer.SPECIALS, *extra)] == [*range(8)]
+    assert (tokenizer.eos_id, tokenizer.mask_id) == (2, 4)
+    assert not {*range(8)} - {3} & {*tokenizer.encode(["the [MASK] <extra_id_0> cat a b"])[0]}
+    assert tokenizer.decode([[4, *tokenizer.encode(["the cat"])[0], 5, 6]]) == ["the cat"]
+    assert tokenizer.decode(tokenizer.encode(LINES)) == LINES
+    assert pickle.loads(pickle.dumps(tokenizer)).mask_id == 4
+    assert train(kind, vocab_size=311).mask_id is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_by_its_name(kind: str) -> None:
     assert [TRAINED[kind].id_of(name) for name in Tokenizer.SPECIALS] == [0, 1, 2, 3]
     with pytest.raises(TokenizerError, match="no entry `<boss>`\nhint: did you mean `<bos>`"):
@@ -299,3 +312,10 @@ def test_settings_that_make_no_sense() -> None:
         TextConfig.parse({"kind": "bpe", "joiner": "@@"}, "recipe.toml: [text]")
     with pytest.raises(ConfigError, match="vocab_size"):
         TextConfig.parse({"vocab_size": 4}, "recipe.toml: [text]")
+    with pytest.raises(ConfigError, match='"keep" goes with kind = "char" or "byte-bpe", not with "bpe"'):
+        TextConfig.parse({"whitespace": "keep"}, "recipe.toml: [text]")
+    for extra in (["<eos>"], ["a", "a"], [""]):
+        with pytest.raises(ConfigError, match="`extra` must name new tokens"):
+            TextConfig.parse({"extra": extra}, "recipe.toml: [text]")
+    with pytest.raises(ConfigError, match="`vocab_size` = 6 holds nothing besides 6 special tokens"):
+        TextConfig.parse({"vocab_size": 6, "extra": ["[MASK]", "[SEP]"]}, "recipe.toml: [text]")

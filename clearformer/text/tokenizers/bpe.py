@@ -14,7 +14,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.tokenizer import TextConfig
 
 WORD = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^ \p{L}\p{M}\p{N}]")
 """A run of letters with their marks and joiners (a Hindi vowel sign is a mark), one digit, or one other character."""
@@ -28,7 +28,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
         limit_alphabet=alphabet_limit(config),
-        special_tokens=list(SPECIALS),
+        special_tokens=list(config.specials),
         show_progress=progress,
     )
     tokenizer.train_from_iterator(untie(lines, spaced(config), alphabet_limit(config)), trainer)
@@ -52,7 +52,7 @@ def marked() -> PreTokenizer:
 
 def alphabet_limit(config: TextConfig) -> int:
     """How many characters are entries, the most frequent ones: at most half the vocabulary, unless that is tiny."""
-    return min(config.vocab_size - len(SPECIALS), max(256, config.vocab_size // 2))
+    return min(config.vocab_size - len(config.specials), max(256, config.vocab_size // 2))
 
 
 def untie(lines: Iterator[str], norm: Normalizer, limit: int) -> Iterator[str]:

@@ -2,37 +2,47 @@
 
     "naïve 🙂"  ->  " na" "ï" "ve"  " " f0 9f 99 82      until merges join them
 
-Words are cut as in `bpe`, rather than by GPT-2's rule, which tears Hindi vowel signs from their letters.
+Words are cut as in `bpe`, rather than by GPT-2's rule, which tears Hindi vowel signs from their letters. Where white
+space is kept, a run of it is a word too, except for the last space, which belongs to what follows:
+
+    "if x:\\n\\n    y"  ->  "if" " x" ":" "\\n\\n   " " y"
 """
 
 from collections.abc import Iterator
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearformer.errors import TokenizerError
-from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.normalize import composer, normalizer
+from clearformer.text.tokenizer import TextConfig
 from clearformer.text.tokenizers.bpe import WORD
+
+KEPT = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]|\s+(?= \S)|\s+")
+"""`WORD`, or a run of white space up to the space that belongs to a word."""
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
-    smallest = len(SPECIALS) + 256
+    smallest = len(config.specials) + 256
     if config.vocab_size < smallest:
         raise TokenizerError(
             f"vocab_size = {config.vocab_size} cannot hold the 256 bytes of byte-bpe and the special tokens",
             f"ask for {smallest} or more",
         )
     tokenizer = Tokenizer(models.BPE())
-    norm = normalizer(config.normalization, config.lowercase)
-    tokenizer.normalizer = normalizers.Sequence([norm, normalizers.Prepend(" ")])
+    if config.whitespace == "keep":
+        word, tokenizer.normalizer = KEPT, composer(config.normalization, config.lowercase)
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        norm = normalizer(config.normalization, config.lowercase)
+        word, tokenizer.normalizer = WORD, normalizers.Sequence([norm, normalizers.Prepend(" ")])
+        tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(WORD, "isolated"), as_bytes])
-    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(word, "isolated"), as_bytes])
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=list(SPECIALS),
+        special_tokens=list(config.specials),
         show_progress=progress,
     )
     tokenizer.train_from_iterator(lines, trainer)

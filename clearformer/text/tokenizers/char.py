@@ -14,6 +14,7 @@ from clearformer.text.tokenizers.word import frequent
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
-    tokenizer = frequent(lines, config, pre_tokenizers.Split(Regex("."), "isolated"), progress)
+    character = Regex(r"[\s\S]" if config.whitespace == "keep" else ".")  # the dot matches no line feed
+    tokenizer = frequent(lines, config, pre_tokenizers.Split(character, "isolated"), progress)
     tokenizer.decoder = decoders.Fuse()
     return tokenizer

@@ -22,7 +22,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=config.vocab_size,
-        special_tokens=list(SPECIALS),
+        special_tokens=list(config.specials),
         unk_token="<unk>",
         show_progress=progress,
     )
@@ -36,17 +36,17 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
             "ask for a larger vocab_size, or use kind bpe, which leaves rare characters unknown",
         ) from None
     trained = json.loads(tokenizer.to_str())["model"]["vocab"]
-    tokenizer.model = settled([(piece, score) for piece, score in trained])
+    tokenizer.model = settled([(piece, score) for piece, score in trained], len(config.specials))
     return tokenizer
 
 
-def settled(vocab: list[tuple[str, float]]) -> models.Unigram:
+def settled(vocab: list[tuple[str, float]], n_specials: int = len(SPECIALS)) -> models.Unigram:
     """The trained model with its pieces in one definite order: most probable first, ties by code point.
 
     The trainer puts back the characters that pruning lost, in the order of a hash table, each a ten-thousandth above
     the one before; here they all get the lowest score. Rounding removes the noise of sums taken in parallel.
     """
-    specials, learned = vocab[: len(SPECIALS)], vocab[len(SPECIALS) :]
+    specials, learned = vocab[:n_specials], vocab[n_specials:]
     lowest = min(score for _, score in learned)
     put_back = lowest + 1e-4 * sum(len(piece) == 1 for piece, _ in learned)
     scores = {piece: round(lowest if len(piece) == 1 and score <= put_back else score, 4) for piece, score in learned}

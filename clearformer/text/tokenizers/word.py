@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.normalize import composer, normalizer
+from clearformer.text.tokenizer import TextConfig
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
@@ -32,14 +32,15 @@ def frequent(lines: Iterator[str], config: TextConfig, cut: PreTokenizer, progre
     (the Penn Treebank is full of <unk>) to the rank of its frequency.
     """
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
-    tokenizer.normalizer = normalizer(config.normalization, config.lowercase)
+    spelling = composer if config.whitespace == "keep" else normalizer
+    tokenizer.normalizer = spelling(config.normalization, config.lowercase)
     tokenizer.pre_tokenizer = cut
-    size = config.vocab_size - len(SPECIALS)
+    size = config.vocab_size - len(config.specials)
     tokenizer.train_from_iterator(
         lines, trainers.WordLevelTrainer(vocab_size=size, min_frequency=config.min_frequency, show_progress=progress)
     )
     counted = tokenizer.get_vocab()
-    ranked = dict.fromkeys([*SPECIALS, *sorted(counted, key=counted.__getitem__)])
+    ranked = dict.fromkeys([*config.specials, *sorted(counted, key=counted.__getitem__)])
     tokenizer.model = models.WordLevel({word: rank for rank, word in enumerate(ranked)}, unk_token="<unk>")
-    tokenizer.add_special_tokens(list(SPECIALS))
+    tokenizer.add_special_tokens(list(config.specials))
     return tokenizer

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.tokenizer import TextConfig
 from clearformer.text.tokenizers.bpe import spaced, untie
 
 NEEDLESS_SPACE = Regex(
@@ -27,7 +27,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
     # Not the decoder's own `cleanup`, which among other things turns "do not" into "don't".
     joined = decoders.WordPiece(prefix="##", cleanup=False)
     tokenizer.decoder = decoders.Sequence([joined, decoders.Fuse(), decoders.Replace(NEEDLESS_SPACE, "")])
-    tokenizer.add_special_tokens(list(SPECIALS))
+    tokenizer.add_special_tokens(list(config.specials))
     return tokenizer
 
 
@@ -37,7 +37,7 @@ def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str,
     The library's own WordPiece trainer numbers its ## pieces in the order of a hash table, and so breaks ties
     differently in every run. Every character is an entry in both forms, hence at most half of them are characters.
     """
-    size = config.vocab_size - len(SPECIALS)
+    size = config.vocab_size - len(config.specials)
     alphabet = 1 + size // 2  # with ▁, which is no entry
     bpe = Tokenizer(models.BPE())
     bpe.normalizer = normalizer(config.normalization, config.lowercase)
@@ -54,4 +54,4 @@ def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str,
     characters = [part for part in parts if len(part) == 1 and part != "▁"]
     merged = [part[1:] if part[0] == "▁" else f"##{part}" for part in parts if len(part) > 1]
     entries = dict.fromkeys([*characters, *(f"##{c}" for c in characters), *merged])
-    return {piece: rank for rank, piece in enumerate([*SPECIALS, *list(entries)[:size]])}
+    return {piece: rank for rank, piece in enumerate([*config.specials, *list(entries)[:size]])}
