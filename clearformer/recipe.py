@@ -158,8 +158,11 @@ def model_config(name: str) -> Any:
 
 
 def model_key(name: str) -> str:
-    """Which key of [model] a name is for: a `kind`, such as a class of the user's, or else a `preset`."""
-    return "kind" if name in names("model") else "preset"
+    """Which key of [model] a name is for: a `preset`, or else a `kind`, such as a class of the user's.
+
+    A preset comes first: `gpt` is the first GPT, of 2018, before it is the kind of them all.
+    """
+    return "kind" if name in names("model") and name not in presets() else "preset"
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:

@@ -13,10 +13,20 @@ from typing import Any
 from clearformer.errors import ConfigError, suggest
 
 SHIPPED: dict[str, dict[str, str]] = {
-    "model": {"transformer": "clearformer.models.transformer:Transformer"},
-    "objective": {"translation": "clearformer.objectives.translation:Translation"},
-    "data": {"translation": "clearformer.data.corpora:PairCorpora"},
-    "task": {"translation": "clearformer.tasks.translation:TranslationTask"},
+    "model": {
+        "gpt": "clearformer.models.gpt:GPT",
+        "transformer": "clearformer.models.transformer:Transformer",
+    },
+    "objective": {
+        "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
+        "translation": "clearformer.objectives.translation:Translation",
+    },
+    "data": {
+        "translation": "clearformer.data.corpora:PairCorpora",
+    },
+    "task": {
+        "translation": "clearformer.tasks.translation:TranslationTask",
+    },
     "tokenizer": {
         "char": "clearformer.text.tokenizers.char:build",
         "word": "clearformer.text.tokenizers.word:build",

@@ -16,10 +16,11 @@ def inspect(
 ) -> None:
     """Show a model's layers: shapes, parameters, products.
 
-    For one sentence pair; nothing is computed, so that large models cost nothing to look at.
+    For one text, or sentence pair; nothing is computed, so that large models cost nothing to look at.
 
     \b
     clearformer inspect transformer-base
+    clearformer inspect gpt3-175b
     clearformer inspect runs/m30k --length 20 --json
     """
     from json import dumps

@@ -8,6 +8,8 @@ from torch import nn
 
 from clearformer.layers.linear import Linear
 
+STD = 0.02  # of `gaussian`
+
 
 def xavier(module: nn.Module) -> None:
     """For `module.apply`: Glorot for every matrix product, zero for its bias. Embeddings and heads set their own.
@@ -21,7 +23,7 @@ def xavier(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def gaussian(module: nn.Module, std: float = 0.02) -> None:
+def gaussian(module: nn.Module, std: float = STD) -> None:
     """For `module.apply`: N(0, std²) for every matrix product and table, zero for its bias."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)

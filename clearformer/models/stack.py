@@ -20,6 +20,8 @@ from clearformer.layers.feedforward import feed_forward
 from clearformer.layers.norms import NORMS
 from clearformer.layers.positions import PositionConfig
 
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-tanh"]
+
 
 class StackConfig(Config):
     """The keys of [model] that say what a block is. The defaults are those of the paper's base model, pre-norm."""
@@ -29,7 +31,7 @@ class StackConfig(Config):
     n_heads: int = Field(8, gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key and value heads; n_heads when not given")
     d_head: int | None = Field(None, gt=0, description="width of a head; d_model / n_heads when not given")
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-tanh"] = "relu"
+    activation: Activation = "relu"
     norm: Literal["layer", "rms"] = "layer"
     norm_eps: float | None = Field(None, gt=0, description="ε of every norm; 1e-5 (layer) or 1e-6 (rms) if not given")
     residual: Literal["pre", "post"] = "pre"

@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
         "n_heads": 5, "max_length": 11,
     },
+    "gpt": {"vocab": V, "n_layers": 3, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
 }  # fmt: skip
 
 every_model = pytest.mark.parametrize("name", registry.names("model"))

@@ -1,0 +1,100 @@
+"""The decoder-only Transformer, which reads from left to right and says what comes next (Radford et al. 2018, 2019).
+
+    hidden = decoder(tokens)      embed + positions, then L blocks of self-attention to the past and feed-forward
+    logits = head(hidden)         at each position, a score for every word that may come next
+
+    GPT       post-norm, GELU, learned positions                                Radford et al. 2018
+    GPT-2     pre-norm, a norm at the end, quieter residual weights to begin    Radford et al. 2019
+    GPT-3     the same, larger                                                  Brown et al. 2020
+    Llama     RMSNorm, rotary positions, SwiGLU, shared key heads, no biases    Touvron et al. 2023
+
+All of them are this class: what tells them apart is the configuration.
+"""
+
+from math import sqrt
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearformer.data.batch import TextBatch
+from clearformer.layers.attention import Core
+from clearformer.layers.backends import FusedCore
+from clearformer.layers.cache import DecodeState
+from clearformer.layers.embeddings import TokenEmbedding, Unembedding
+from clearformer.layers.init import STD, gaussian
+from clearformer.layers.masks import Causal, Documents, Mask
+from clearformer.layers.positions import PositionConfig
+from clearformer.models.stack import Activation, StackConfig, build_stack
+
+
+class GPTConfig(StackConfig):
+    """[model] of kind "gpt". The defaults are the smallest GPT-2, of 124 million parameters."""
+
+    kind: Literal["gpt"] = "gpt"
+    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as gpt2-medium")
+    vocab: int = Field(50257, gt=0, description="entries; taken from the tokenizer when training")
+    n_layers: int = Field(12, gt=0)
+    d_model: int = Field(768, gt=0)
+    d_ff: int = Field(3072, gt=0)
+    n_heads: int = Field(12, gt=0)
+    activation: Activation = "gelu-tanh"
+    positions: PositionConfig = PositionConfig(kind="learned")
+    max_length: int = Field(1024, gt=0, description="tokens, for tables of positions")
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    tied: bool = Field(True, description="the head's matrix is the embedding's")
+    head_bias: bool = False
+    scale_embedding: bool = Field(False, description="multiply embeddings by √d_model")
+
+
+class GPT(nn.Module):
+    """tokens (B, T) -> logits (B, T, V): at each position, scores for the next token."""
+
+    Config = GPTConfig
+    task = "causal-lm"
+
+    def __init__(self, config: GPTConfig, core: Core | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = TokenEmbedding(config.vocab, config.d_model, config.scale_embedding)
+        self.decoder = build_stack(config, config.n_layers, core or FusedCore(), is_causal=True)
+        tied = self.embedding if config.tied else None
+        self.unembedding = Unembedding(config.d_model, config.vocab, config.head_bias, tied)
+        self.apply(gaussian)
+        # Each block adds twice to the residual stream: 2L terms of variance 1/2L add up to that of one.
+        for name, parameter in self.decoder.named_parameters():
+            if name.endswith(("attn.out.weight", "mlp.down.weight")):
+                nn.init.normal_(parameter, std=STD / sqrt(2 * config.n_layers))
+
+    def forward(self, batch: TextBatch) -> Tensor:
+        return self.head(self.hidden(batch))
+
+    def hidden(self, batch: TextBatch) -> Tensor:
+        """The last layer (B, T, D), for objectives that fuse the head with their loss.
+
+        Padding at the end of a row needs no mask: what a causal position cannot see cannot matter.
+        """
+        where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
+        where = where if batch.positions is None else batch.positions
+        mask: Mask = Causal() if batch.documents is None else Causal() & Documents(batch.documents)
+        return self.decoder(self.embedding(batch.tokens), where, mask)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return self.unembedding(hidden)
+
+    def start(self, tokens: Tensor, mask: Tensor | None) -> DecodeState:
+        """Read the prompts in one pass: tokens (B, S), mask (B, S) True at tokens, then padding; None if there is none.
+
+        Nothing is said yet: the first step takes the token after these, which may be none at all, (B, 0).
+        """
+        state = DecodeState(self.config.n_layers, tokens.device)
+        state.read(tokens.size(1), mask)
+        self.decoder(self.embedding(tokens), state.slots, Causal(), caches=state.caches)
+        return state
+
+    def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
+        """One token on each of W branches of B texts: tokens (B, W) -> logits (B, W, V)."""
+        where, mask = state.grow(*tokens.shape)
+        hidden = self.decoder(self.embedding(tokens), where, mask, caches=state.caches, slots=state.slots)
+        return self.head(hidden), state
