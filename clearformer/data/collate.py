@@ -54,8 +54,7 @@ class TokenBatches:
         A last group that falls short is filled from the start of the epoch, so no rank is ever without a batch and
         no pair goes unseen; those few pairs are seen twice.
         """
-        batches = self.epoch(epoch)
-        return [[batches[j % len(batches)] for j in range(i, i + group)] for i in range(0, len(batches), group)]
+        return in_groups(self.epoch(epoch), group)
 
     def padding(self, epoch: int = 0) -> float:
         """The share of positions, over both sides, that hold no token."""
@@ -64,6 +63,11 @@ class TokenBatches:
     def fill(self, epoch: int = 0) -> float:
         """The share of the budget, over both sides, that holds tokens, on average over the batches."""
         return int(self.lengths.sum()) / (2 * self.tokens * len(self.epoch(epoch)))
+
+
+def in_groups(batches: list[np.ndarray], group: int) -> list[list[np.ndarray]]:
+    """The batches in groups, the last filled up from the start."""
+    return [[batches[j % len(batches)] for j in range(i, i + group)] for i in range(0, len(batches), group)]
 
 
 def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:

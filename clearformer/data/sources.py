@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, cast
+from typing import IO, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import Field, NonNegativeInt
 
@@ -28,6 +28,7 @@ from clearformer.text.normalize import clean
 
 Columns = tuple[int, int] | tuple[str, str]
 Rows = list[list[int]]
+T = TypeVar("T")
 
 
 class Example(NamedTuple):
@@ -111,18 +112,26 @@ def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
 
 def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
     """Two string values of the JSON object on each line."""
+    with closing(read_objects(path)) as rows:
+        for where, row in rows:
+            row = dict.fromkeys(columns, "") if row is None else row
+            yield Example(*(clean(json_text(row, key, where)) for key in columns))
+
+
+def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
+    """Where each line is, for a message, and the JSON object on it; None for a blank line."""
     with closing(read_lines(path)) as lines:
         for number, line in enumerate(lines, 1):
             where = f"{path}:{number}"
             try:
-                row = json.loads(line) if line.strip() else dict.fromkeys(columns, "")
+                row = json.loads(line) if line.strip() else None
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{where}: not valid JSON ({error})", "each line must be one whole object") from None
-            if not isinstance(row, dict):
+            if not isinstance(row, dict) and line.strip():
                 raise DataError(
                     f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one whole object"
                 )
-            yield Example(*(clean(json_text(row, key, where)) for key in columns))
+            yield where, row
 
 
 def json_text(row: dict[str, object], key: str, where: str) -> str:
@@ -131,19 +140,26 @@ def json_text(row: dict[str, object], key: str, where: str) -> str:
     value = row[key]
     if not isinstance(value, str):
         raise DataError(
-            f"{where}: `{key}` is of type {type(value).__name__}, not text", "name two keys that hold strings"
+            f"{where}: `{key}` is of type {type(value).__name__}, not text", "name a key that holds strings"
         )
     return value
 
 
 def read_lines(path: Path) -> Generator[str]:
     """Decoded lines without their ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
+    with closing(read_ended(path)) as lines:
+        for line in lines:
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def read_ended(path: Path) -> Generator[str]:
+    """Decoded lines with their ends, which the last may lack."""
     number = 0
     try:
         # Binary files split on line feeds alone.
         with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as file:
             for number, line in enumerate(file, 1):
-                yield decode_line(line, str(path), number)
+                yield decode(line, str(path), number)
     except EOFError:
         raise DataError(
             f"{path}: the compressed file is cut off after line {number:,}", "copy or download it again"
@@ -157,14 +173,18 @@ def read_lines(path: Path) -> Generator[str]:
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
-    """One line of the file called `name` as text."""
+    """One line of the file called `name` as text, without its end."""
+    return decode(line, name, number).removesuffix("\n").removesuffix("\r")
+
+
+def decode(line: bytes, name: str, number: int) -> str:
     if b"\0" in line:
         raise DataError(
             f"{name}:{number}: binary data (a NUL byte), not text",
             "if it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8",
         )
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line is 0x{error.object[error.start]:02x})",
@@ -182,12 +202,12 @@ def require_file(path: Path) -> None:
         )
 
 
-def some(path: Path, examples: Generator[Example]) -> Generator[Example]:
+def some(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
     """The examples, of which there must be at least one."""
     with closing(examples):
         first = next(examples, None)
         if first is None:
-            raise DataError(f"{path} is empty", "a corpus needs at least one pair")
+            raise DataError(f"{path} is empty", f"a corpus needs at least one {what}")
         yield first
         yield from examples
 

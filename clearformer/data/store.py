@@ -1,13 +1,14 @@
-"""Tokenised pairs on disk, memory-mapped, so that a corpus larger than memory trains like a small one.
+"""Tokenised text on disk, memory-mapped, so that a corpus larger than memory trains like a small one.
 
-One safetensors file holds the sentences of each side laid end to end, and where each begins:
+One safetensors file holds rows of ids laid end to end, and where each begins. Sentence pairs have two sides:
 
     source_offsets  (n + 1,) int64     sentence i is source[source_offsets[i] : source_offsets[i + 1]]
     target_offsets  (n + 1,) int64
     source          (sum of lengths,)  uint16 while every id fits in it, else int32; no BOS, EOS or padding
     target          (sum of lengths,)
 
-The header's metadata carries the caller's strings (say, the tokenizer's fingerprint) next to our own mark.
+and documents have one, `tokens`, in which each document ends with EOS. The header's metadata carries the caller's
+strings (say, the tokenizer's fingerprint) next to our own mark.
 """
 
 import errno
@@ -20,16 +21,14 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from clearformer.errors import DataError, MachineError
 
-MARK = ("clearformer", "pairs 1")
-# The widest elements come first, so that every tensor starts at a multiple of its element's size.
-TENSORS = ("source_offsets", "target_offsets", "source", "target")
+MARK = "clearformer"  # the key of the metadata that says which kind of store this is
 
 
 class Ragged(NamedTuple):
@@ -44,28 +43,45 @@ class Ragged(NamedTuple):
         return cls(np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths)
 
 
-class PairStore:
+class Store:
     """A store opened for reading. Nothing is read before it is asked for, and the system forgets pages as it needs."""
+
+    SIDES: ClassVar[tuple[str, ...]]
+    KIND: ClassVar[str]
+    """What the mark says: the things stored, and the version of their form."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        what = self.KIND.split()[0]
         try:
             # Through torch the library hands out views of the mapped file; through numpy it would copy.
             with safe_open(path, framework="pt") as file:
                 self.metadata: dict[str, str] = dict(file.metadata() or {})
-                if self.metadata.pop(MARK[0], None) != MARK[1]:
-                    raise DataError(f"{path} is not a store of sentence pairs", "delete it and prepare the data again")
-                tensors = [file.get_tensor(name).numpy() for name in TENSORS]
+                if self.metadata.pop(MARK, None) != self.KIND:
+                    raise DataError(f"{path} is not a store of {what}", "delete it and prepare the data again")
+                tensors = [file.get_tensor(name).numpy() for name in self.tensors()]
         except FileNotFoundError:
             raise DataError(f"{path} does not exist", "prepare the data first") from None
         except (SafetensorError, OSError) as error:
             raise DataError(
-                f"{path} is truncated or not a store of pairs ({error})", "delete it and prepare the data again"
+                f"{path} is truncated or not a store of {what} ({error})", "delete it and prepare the data again"
             ) from None
-        self._offsets, self._flat = tensors[:2], tensors[2:]
+        self._offsets, self._flat = tensors[: len(self.SIDES)], tensors[len(self.SIDES) :]
+
+    @classmethod
+    def tensors(cls) -> tuple[str, ...]:
+        """The widest elements come first, so that every tensor starts at a multiple of its element's size."""
+        return *(f"{side}_offsets" for side in cls.SIDES), *cls.SIDES
 
     def __len__(self) -> int:
         return len(self._offsets[0]) - 1
+
+
+class PairStore(Store):
+    """Sentences and their translations."""
+
+    SIDES = ("source", "target")
+    KIND = "pairs 1"
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -78,6 +94,32 @@ class PairStore:
         return source, target
 
 
+class DocumentStore(Store):
+    """Documents, each ended by EOS: one stream of tokens, and where in it each document begins."""
+
+    SIDES = ("tokens",)
+    KIND = "documents 1"
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """(N,): all documents end to end, a view of the mapped file."""
+        return self._flat[0]
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """(n + 1,) int64: where each document begins, and N."""
+        return self._offsets[0]
+
+    @property
+    def start_id(self) -> int:
+        """What is read before the first token of a document: BOS, or the EOS of whatever came before."""
+        return int(self.metadata["start"])
+
+    def rows(self, index: np.ndarray) -> Ragged:
+        """The documents numbered by `index` (B,), in its order."""
+        return gather(self.tokens, self.offsets, index)
+
+
 def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
     """Rows of a ragged array without a loop: position j of the result lies at j plus its row's displacement."""
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
@@ -85,68 +127,65 @@ def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
     return Ragged(flat[np.repeat(moved, lengths) + np.arange(lengths.sum())], lengths)
 
 
-class StoreWriter:
-    """Streams tokenised pairs into a store, in constant memory.
+class Writer:
+    """Streams rows of ids into a store, in constant memory.
 
-        with StoreWriter(path, vocab_size=10_000) as writer:
-            for source_ids, target_ids in chunks:
-                writer.add(source_ids, target_ids)
-        store = PairStore(path)                                # or store = writer.close(), inside the block
-
-    The safetensors header states every size before the first byte of data, so the four tensors grow as raw files in
-    a temporary folder beside `path` and are joined at the end. `path` itself appears whole or not at all, and a
-    writer that fails leaves nothing behind.
+    The safetensors header states every size before the first byte of data, so the tensors grow as raw files in a
+    temporary folder beside `path` and are joined at the end. `path` itself appears whole or not at all, and a writer
+    that fails leaves nothing behind.
     """
+
+    STORE: ClassVar[type[Store]]
 
     def __init__(self, path: Path, vocab_size: int, metadata: Mapping[str, str] | None = None) -> None:
         self.path, self.metadata = path, dict(metadata or {})
         self.dtype = "uint16" if vocab_size <= 2**16 else "int32"
-        self._ends = {"source": 0, "target": 0}
+        self._ends = dict.fromkeys(self.STORE.SIDES, 0)
         self.count = 0
         with writing(path), ExitStack() as stack:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
-            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in TENSORS}
+            names = self.STORE.tensors()
+            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in names}
             for side in self._ends:
                 self._raw[f"{side}_offsets"].write(np.zeros(1, "int64").tobytes())
             self._open = stack.pop_all()
 
-    def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
-        """Append pairs; chunks of some thousands are fastest."""
-        assert len(source_ids) == len(target_ids), "a pair has two sides"
-        self.count += len(source_ids)
+    def _append(self, *sides: Sequence[Sequence[int]]) -> None:
+        assert len({len(rows) for rows in sides}) == 1, "a pair has two sides"
+        self.count += len(sides[0])
         with writing(self.path):
-            for side, ids in (("source", source_ids), ("target", target_ids)):
+            for side, ids in zip(self._ends, sides):
                 rows = Ragged.of(ids, self.dtype)
                 ends = self._ends[side] + np.cumsum(rows.lengths)
                 self._raw[side].write(rows.flat.tobytes())
                 self._raw[f"{side}_offsets"].write(ends.astype("int64").tobytes())
                 self._ends[side] += len(rows.flat)
 
-    def close(self) -> PairStore:
-        """Join the raw files into the store, put it in place and open it."""
+    def _join(self) -> None:
+        """Join the raw files into the store and put it in place."""
         with writing(self.path), self._open:
             if self.count == 0:
-                raise DataError(f"{self.path}: there are no pairs to store", "check the corpus and its filter")
+                what = self.STORE.KIND.split()[0]
+                raise DataError(f"{self.path}: there are no {what} to store", "check the corpus and its filter")
             for file in self._raw.values():
                 file.flush()
             joined = self._folder / "joined"
             with open(joined, "wb") as file:
                 file.write(self._header())
-                for name in TENSORS:
+                for name in self._raw:
                     with open(self._folder / name, "rb") as raw:
                         shutil.copyfileobj(raw, file, 2**20)
                     os.remove(self._folder / name)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(joined, self.path)
-        return PairStore(self.path)
 
     def _header(self) -> bytes:
         """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
-        entries: dict[str, object] = {"__metadata__": {**self.metadata, MARK[0]: MARK[1]}}
+        entries: dict[str, object] = {"__metadata__": {**self.metadata, MARK: self.STORE.KIND}}
         start = 0
-        for name in TENSORS:
+        for name in self._raw:
             dtype = np.dtype("int64" if name.endswith("_offsets") else self.dtype)
             n = self.count + 1 if name.endswith("_offsets") else self._ends[name]
             code = {"int64": "I64", "int32": "I32", "uint16": "U16"}[dtype.name]
@@ -164,7 +203,46 @@ class StoreWriter:
             with writing(self.path):
                 self._open.close()
         elif self._folder.exists():
-            self.close()
+            self._join()
+
+
+class StoreWriter(Writer):
+    """Streams tokenised pairs.
+
+    with StoreWriter(path, vocab_size=10_000) as writer:
+        for source_ids, target_ids in chunks:
+            writer.add(source_ids, target_ids)
+    store = PairStore(path)                                # or store = writer.close(), inside the block
+    """
+
+    STORE = PairStore
+
+    def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
+        """Append pairs; chunks of some thousands are fastest."""
+        self._append(source_ids, target_ids)
+
+    def close(self) -> PairStore:
+        """Put the store in place and open it."""
+        self._join()
+        return PairStore(self.path)
+
+
+class DocumentWriter(Writer):
+    """Streams tokenised documents, each of which must end with EOS; `start_id` is what is read before a document."""
+
+    STORE = DocumentStore
+
+    def __init__(self, path: Path, vocab_size: int, start_id: int, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(path, vocab_size, {**(metadata or {}), "start": str(start_id)})
+
+    def add(self, ids: Sequence[Sequence[int]]) -> None:
+        """Append documents."""
+        self._append(ids)
+
+    def close(self) -> DocumentStore:
+        """Put the store in place and open it."""
+        self._join()
+        return DocumentStore(self.path)
 
 
 @contextmanager
