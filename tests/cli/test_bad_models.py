@@ -16,6 +16,11 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def cut_after(path: Path, words: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text[: text.index(words) + len(words)], encoding="utf-8")
+
+
 def replace_in(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -64,7 +69,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "truncated tokenizer": (lambda f: truncate(f / "tokenizer.json"), "tokenizer.json is not a tokenizer", "again"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer", "tokenizer.json"),
     "no recipe": (lambda f: (f / "recipe.toml").unlink(), "it has no recipe.toml", "--out folder"),
-    "truncated recipe": (lambda f: truncate(f / "recipe.toml"), "recipe.toml", ""),
+    "truncated recipe": (lambda f: cut_after(f / "recipe.toml", "d_model ="), "recipe.toml is not valid TOML", ""),
     "foreign kind": (
         lambda f: replace_in(f / "recipe.toml", 'kind = "transformer"', 'kind = "mamba"'),
         "there is no model called `mamba`",
