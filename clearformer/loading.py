@@ -2,19 +2,25 @@
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights
 from clearformer.errors import CheckpointError, suggest
+from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
 from clearformer.layers.linear import pack
 from clearformer.prepare import load_tokenizers
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.training.precision import pick_device
 
+Handle = TypeVar("Handle", Translator, LanguageModel)
+USES: dict[type, tuple[str, str]] = {
+    Translator: ("a translator", "translate, evaluate, neighbours"),
+    LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
+}
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
 
 
@@ -39,8 +45,8 @@ def find(model: str | Path) -> Path:
     return path
 
 
-def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
-    """The best weights of a run, ready to translate."""
+def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
+    """The best weights of a run, ready for use: a Translator, or a LanguageModel."""
     run = RunFolder(find(model))
     recipe = Recipe.read(run.recipe)
     if not run.model.exists():
@@ -48,24 +54,35 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Translator:
             f"{run.path} has no trained weights yet: {run.model.name} appears at the first validation",
             f"wait for it, or go on with the training: clearformer train --resume --out {run.path}",
         )
-    source, target = load_tokenizers(run)
-    for side, tokenizer, size in (
-        ("source", source, recipe.model.source_vocab),
-        ("target", target, recipe.model.target_vocab),
-    ):
-        if tokenizer.vocab_size != size:
+    is_pair = task_of("model", recipe.model.kind) == "translation"
+    tokenizers = list(load_tokenizers(run))[: 2 if is_pair else 1]
+    for key, tokenizer in zip(("source_vocab", "target_vocab") if is_pair else ("vocab",), tokenizers):
+        if tokenizer.vocab_size != (size := getattr(recipe.model, key)):
+            side = f"{key.removesuffix('_vocab')} " if is_pair else ""
             raise CheckpointError(
-                f"{run.path}: the {side} tokenizer has {tokenizer.vocab_size:,} entries, the model {size:,}",
+                f"{run.path}: the {side}tokenizer has {tokenizer.vocab_size:,} entries, the model {size:,}",
                 "tokenizer.json is not the one this model was trained with",
             )
     network = build_model(recipe.model)
     weights, facts = load_tensors(run.model)
-    if facts.get("tokenizers", own := [source.fingerprint(), target.fingerprint()]) != own:
+    if facts.get("tokenizers", own := [tokenizer.fingerprint() for tokenizer in tokenizers]) != own:
         raise CheckpointError(
             f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"
         )
     load_weights(network, weights, str(run.model))
-    return Translator(pack(network.to(pick_device(device))), source, target, recipe.decode, run.path.name)
+    ready = pack(network.to(pick_device(device)))
+    if is_pair:
+        return Translator(ready, tokenizers[0], tokenizers[1], recipe.decode, run.path.name)
+    return LanguageModel(ready, tokenizers[0], recipe.decode, run.path.name)
+
+
+def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handle:
+    """As `load`, but refuse a model that is of another kind than what is to be done with it."""
+    found = load(model, device)
+    if not isinstance(found, kind):
+        is_one, verbs = USES[type(found)]
+        raise CheckpointError(f"{model} is {is_one}, not {USES[kind][0]}", f"with it you can: {verbs}")
+    return found
 
 
 def build_model(config: Any) -> nn.Module:

@@ -22,9 +22,11 @@ SHIPPED: dict[str, dict[str, str]] = {
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {
+        "causal-lm": "clearformer.data.corpora:TextCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
     "task": {
+        "causal-lm": "clearformer.tasks.causal_lm:CausalLMTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },
     "tokenizer": {

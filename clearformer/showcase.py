@@ -14,8 +14,9 @@ from typing import Any
 from clearformer.bundled.corpus import NOTICE, Pair, splits, word_by_word
 from clearformer.errors import CheckpointError
 from clearformer.evaluation.evaluate import evaluate, score
+from clearformer.generation.translate import Translator
 from clearformer.launch import train
-from clearformer.loading import DEFAULT, load
+from clearformer.loading import DEFAULT, load_as
 from clearformer.recipe import Recipe
 
 TESTS = {
@@ -40,7 +41,7 @@ def demo(
 
     recipe = Path(str(files("clearformer") / "bundled" / "demo.toml"))
     report = train(Recipe.read(recipe, [f"data.root={corpus}", *settings]), out)
-    translator = load(out)
+    translator = load_as(Translator, out)
     chosen = Recipe.read(out / "recipe.toml").evaluate
     scores: dict[str, float] = {}
     for split, title in TESTS.items():
@@ -53,7 +54,7 @@ def demo(
 
     picture = draw_attention(out, parts["test"][0])
     say(f"attention: {picture}")
-    pretrained = load(DEFAULT)
+    pretrained = load_as(Translator, DEFAULT)
     for sentence, translation in zip(SENTENCES, pretrained.translate(SENTENCES)):
         say(f"{DEFAULT}: {sentence}  →  {translation}")
     return {"run": str(out), "bleu": scores, "attention": str(picture), "seconds": report["seconds"]}
@@ -70,5 +71,5 @@ def draw_attention(run: Path, pair: Pair) -> Path:
     """What each head of the last decoder layer looks at while it writes the reference."""
     from clearformer.plots.attention import plot_attention
 
-    seen = load(run).align(pair.english, pair.hindi)
+    seen = load_as(Translator, run).align(pair.english, pair.hindi)
     return plot_attention(seen.pattern[-1].numpy(), seen.source, seen.target, run / "attention.png")

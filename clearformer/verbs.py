@@ -17,7 +17,8 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
-from clearformer.loading import find, load
+from clearformer.generation.translate import Translator
+from clearformer.loading import find, load_as
 from clearformer.recipe import Recipe
 from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
@@ -142,7 +143,7 @@ def evaluate(
         progress(n_done, len(examples))
 
     return measure(
-        load(model, device),
+        load_as(Translator, model, device),
         [example.source for example in examples],
         [[plain_reference(line, recipe) for line in lines] for lines in references],
         config,

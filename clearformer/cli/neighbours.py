@@ -24,9 +24,10 @@ def neighbours(
     """
     from json import dumps
 
-    from clearformer.loading import load
+    from clearformer.generation.translate import Translator
+    from clearformer.loading import load_as
 
-    found = load(model).neighbours(word, n)
+    found = load_as(Translator, model).neighbours(word, n)
     if json:
         near = [{"word": piece, "cosine": round(value, 6)} for piece, value in found]
         print(dumps({"word": word, "neighbours": near}, ensure_ascii=False))

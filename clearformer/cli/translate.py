@@ -43,9 +43,10 @@ def translate(
     """
     from json import dumps
 
-    from clearformer.loading import DEFAULT, load
+    from clearformer.generation.translate import Translator
+    from clearformer.loading import DEFAULT, load_as
 
-    translator = load(model or DEFAULT, device)
+    translator = load_as(Translator, model or DEFAULT, device)
     wanted = {
         "beam": beam,
         "length_penalty": length_penalty,

@@ -1,8 +1,11 @@
 """[data]: which files a training reads, what is left out of them, and what is held out for validation and test.
 
-One class for each kind of data. Which one a recipe has follows from its objective: pairs for translation.
+One class for each kind of data. Which one a recipe has follows from its objective: pairs for translation, text for
+language modelling.
 """
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +13,8 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.data.sources import Filter, PairSource
+from clearformer.data.split import place
+from clearformer.data.text import TextSource
 
 
 class Corpora(Config):
@@ -41,3 +46,33 @@ class PairCorpora(Corpora):
     def share(self, n_pairs: int) -> float:
         """How much of n pairs to hold out: 2 %, but at least 500 pairs if that is at most 10 %, and at most 2,000."""
         return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
+
+
+class TextCorpora(Corpora):
+    """[data] of a language model."""
+
+    train: TextSource
+    valid: TextSource | None = None
+    test: TextSource | None = None
+    length: int | None = Field(None, gt=0, description="tokens read at a time; model.max_length when not given")
+
+    def read(self, split: str) -> Iterator[str]:
+        """The documents of a split: those of its own files, or those held out of the training files.
+
+        A book is held out by its last pages, a collection by whole documents, which their text chooses.
+        """
+        if (own := self.source(split)) is not None and split != "train":
+            yield from own.read()
+            return
+        valid = (self.held_out or 0.1) if self.valid is None else 0.0
+        test = self.held_out_test if self.test is None else 0.0
+        edges = {"train": (0.0, 1 - valid - test), "valid": (1 - valid - test, 1 - test), "test": (1 - test, 1.0)}
+        start, end = edges[split]
+        source = self.source("train")
+        with closing(source.read()) as documents:
+            for document in documents:
+                if not source.is_collection:
+                    if part := document[int(start * len(document)) : int(end * len(document))]:
+                        yield part
+                elif start <= place(document) < end:
+                    yield document

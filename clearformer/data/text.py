@@ -37,6 +37,12 @@ class TextSource(Config):
         "file", description="what one document is; the text of a JSON object counts as a file of its own"
     )
 
+    @property
+    def is_collection(self) -> bool:
+        """Whether a file holds many documents."""
+        paths = self.path if isinstance(self.path, tuple) else (self.path,)
+        return self.documents != "file" or any(kind_of(path) == ".jsonl" for path in paths)
+
     def read(self) -> Generator[str]:
         """Stream the documents in order. A wrong path or kind is refused at once, a bad line when it is reached."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)

@@ -151,7 +151,7 @@ class LanguageModel:
         if {"top_k", "top_p"} & settings.keys() or (n > 1 and "beam" not in settings):
             # Whoever says what to sample from, or wants several, wants to sample.
             settings = {"temperature": self.decode.temperature or 1.0, **settings}
-        decode = self.decode.changed(**settings) if settings else self.decode
+        decode = self.decode.changed(**{"beam": 1, **settings})
         return decode.changed(beam=n) if decode.temperature == 0 and n > decode.beam else decode
 
     def encode(self, prompt: str) -> list[int]:

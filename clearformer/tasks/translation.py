@@ -11,7 +11,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.collate import TokenBatches
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
-from clearformer.loading import load
+from clearformer.loading import load_as
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.prepare import CorpusSteps, prepare, test_pairs
 from clearformer.recipe import Recipe
@@ -80,7 +80,7 @@ class TranslationTask:
         if not (pairs := test_pairs(self.run)):
             return {}
         references = [[plain_reference(pair.target, self.recipe) for pair in pairs]]
-        translator = load(self.run.path, device=str(device))
+        translator = load_as(Translator, self.run.path, str(device))
         scores = evaluate(translator, [pair.source for pair in pairs], references, self.recipe.evaluate)
         console.print(f"test: BLEU {scores['bleu']:.2f}, chrF {scores['chrf']:.2f} on {len(pairs):,} sentences")
         return {name: value for name, value in scores.items() if name != "translations"}

@@ -1,19 +1,19 @@
 """Batches for the loop, built in a background thread while the device computes."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
 
 import torch
 
-from clearformer.data.batch import Batch
+from clearformer.data.batch import Tensors
 from clearformer.training.distributed import World
 
 AHEAD = 3  # steps built before they are asked for
 
-Step = tuple[list[Batch], int]  # this rank's micro-batches, and the number of target tokens of all ranks together
+Step = tuple[Sequence[Tensors], int]  # this rank's micro-batches, and the number of target tokens of all ranks together
 
 
 class Steps(Protocol):

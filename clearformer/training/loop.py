@@ -9,7 +9,7 @@ repeatable (the CPU; CUDA with `deterministic`).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
 from clearformer.config import Config
-from clearformer.data.batch import Batch
+from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted
 from clearformer.training.average import Average
 from clearformer.training.compiling import How
@@ -34,7 +34,7 @@ from clearformer.training.optim import load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
 from clearformer.training.schedules import ScheduleConfig
 
-Objective = Callable[[nn.Module, Batch], Any]  # -> (total: Tensor, count: int)
+Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 LOWER = ("loss", "perplexity")  # scores that are better when lower
 
@@ -150,7 +150,7 @@ class Trainer:
     def is_stale(self) -> bool:
         return bool(self.config.patience) and self.progress.stale >= self.config.patience
 
-    def step(self, batches: list[Batch], count: int) -> tuple[Tensor, Tensor]:
+    def step(self, batches: Sequence[Tensors], count: int) -> tuple[Tensor, Tensor]:
         """One update; returns the loss summed over the tokens of all ranks, and the norm of the gradient unclipped."""
         at = self.progress
         at.step += 1
@@ -165,7 +165,7 @@ class Trainer:
             self.average.update(self.model, at.step)
         return loss, norm
 
-    def backward(self, batches: list[Batch], count: int) -> Tensor:
+    def backward(self, batches: Sequence[Tensors], count: int) -> Tensor:
         """Leave in every .grad the gradient of the mean loss over `count` tokens: all micro-batches of all ranks."""
         loss = torch.zeros((), device=self.device)
         for batch in batches:

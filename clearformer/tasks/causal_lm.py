@@ -1,0 +1,123 @@
+"""Running text to a language model, judged by its loss on text it has not read."""
+
+from functools import lru_cache
+from math import exp
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearformer.checkpoint import RunFolder, write_text
+from clearformer.data.batch import TextBatch
+from clearformer.data.store import DocumentStore
+from clearformer.data.text import store_text
+from clearformer.data.windows import Windows
+from clearformer.errors import DataError
+from clearformer.generation.language import LanguageModel
+from clearformer.loading import load_as
+from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
+from clearformer.prepare import is_prepared
+from clearformer.recipe import Recipe
+from clearformer.tasks import tell_loss
+from clearformer.text import Tokenizer, train_tokenizer
+from clearformer.training.distributed import World
+from clearformer.training.feed import Steps
+from clearformer.training.journal import console
+from clearformer.training.loop import Validate
+from clearformer.training.precision import autocast
+
+SHOWN = 60  # tokens of a sample, at each validation
+
+
+class CausalLMTask:
+    metrics = ("loss", "perplexity")
+
+    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
+        self.recipe, self.run = recipe, run
+        self.facts: dict[str, Any] = {}
+
+    def prepare(self, base: LanguageModel | None) -> None:
+        if is_prepared(self.run):
+            return
+        recipe = self.recipe
+        tokenizer = learn_tokenizer(recipe) if base is None else base.tokenizer
+        self.run.path.mkdir(parents=True, exist_ok=True)
+        write_text(self.run.path / "tokenizer.json", tokenizer.to_json())
+        has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
+        for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
+            if split != "test" or has_test:
+                store = store_text(recipe.data.read(split), tokenizer, self.run.data / f"{split}.safetensors")
+                if len(store.tokens) == 0:
+                    raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
+                console.print(f"{split}: {len(store.tokens):,} tokens of {len(store):,} documents")
+
+    def open(self) -> Recipe:
+        self.tokenizer = Tokenizer.load(self.run.path / "tokenizer.json")
+        self.facts = {"tokenizers": [self.tokenizer.fingerprint()]}
+        self.recipe = self.recipe.with_model(vocab=self.tokenizer.vocab_size)
+        return self.recipe
+
+    def windows(self, split: str) -> Windows:
+        recipe = self.recipe
+        length = recipe.data.length or recipe.model.max_length
+        store = DocumentStore(self.run.data / f"{split}.safetensors")
+        return Windows(store, length, max(1, recipe.train.tokens // length), recipe.train.seed)
+
+    def describe(self, world: World) -> str:
+        windows, train = self.windows("train"), self.recipe.train
+        return (
+            f"{windows.n_tokens:,} training tokens, vocabulary {self.tokenizer.vocab_size:,}, {windows.n_rows:,} rows "
+            f"of {windows.length:,}, {len(windows.steps(0, train.accumulation * world.size)):,} steps an epoch"
+        )
+
+    def steps(self, world: World) -> Steps:
+        return TextSteps(self.windows("train"), self.recipe.train.accumulation * world.size)
+
+    def validation(self, device: torch.device) -> Validate:
+        """Loss without smoothing over the whole validation text, and a sample: how its beginning might go on."""
+        recipe, windows = self.recipe, self.windows("valid")
+        plain = CausalLM(CausalLMConfig())
+        prompt = self.tokenizer.decode([windows.store.tokens[:16].tolist()])[0]
+
+        @torch.no_grad()
+        def validate(model: nn.Module, step: int) -> dict[str, float]:
+            with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
+                loss = tell_loss(plain, model, map(windows.batch, windows.whole()), device)
+                writer = LanguageModel(model, self.tokenizer, recipe.decode, self.run.path.name)
+                told = writer.generate([prompt], max_new=SHOWN, temperature=0.8, seed=step)[0][0]
+            console.print(f"  {prompt}|{told.text}", style="dim", markup=False)
+            return {"loss": loss, "perplexity": exp(loss)}
+
+        return validate
+
+    def test(self, device: torch.device) -> dict[str, Any]:
+        if not (self.run.data / "test.safetensors").exists():
+            return {}
+        model, windows = load_as(LanguageModel, self.run.path, str(device)).model, self.windows("test")
+        with torch.no_grad(), autocast(device, self.recipe.train.precision):
+            loss = tell_loss(CausalLM(CausalLMConfig()), model, map(windows.batch, windows.whole()), device)
+        console.print(f"test: loss {loss:.4f}, perplexity {exp(loss):.2f} on {windows.n_tokens:,} tokens")
+        return {"loss": loss, "perplexity": exp(loss), "tokens": windows.n_tokens}
+
+
+class TextSteps:
+    """The trainer's view of a text: for each step of each epoch, the windows of every rank."""
+
+    def __init__(self, windows: Windows, group: int) -> None:
+        self.windows, self.group = windows, group
+        self.plan = lru_cache(maxsize=2)(lambda epoch: windows.steps(epoch, group))
+
+    def count(self, epoch: int) -> int:
+        return len(self.plan(epoch))
+
+    def load(self, epoch: int, position: int, world: World) -> tuple[list[TextBatch], int]:
+        group = self.plan(epoch)[position]
+        return [self.windows.batch(rows) for rows in world.share(group)], sum(map(self.windows.count, group))
+
+
+def learn_tokenizer(recipe: Recipe) -> Tokenizer:
+    """From the training text, line by line; or the file that the recipe names."""
+    if recipe.text.file is not None:
+        return Tokenizer.load(recipe.text.file)
+    lines = (line for document in recipe.data.read("train") for line in document.splitlines(keepends=True))
+    return train_tokenizer(lines, recipe.text)

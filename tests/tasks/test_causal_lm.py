@@ -1,0 +1,139 @@
+"""Running text to a language model, through the launch of a real training."""
+
+from math import exp
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearformer import launch
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.data.corpora import TextCorpora
+from clearformer.data.store import DocumentStore
+from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.generation.language import LanguageModel
+from clearformer.generation.translate import Translator
+from clearformer.loading import load, load_as
+from clearformer.recipe import Recipe
+from clearformer.tasks import begin
+from clearformer.training.distributed import World
+from clearformer.training.journal import read_metrics
+
+RHYME = "one two buckle my shoe\nthree four knock at the door\n"
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    path.write_text(RHYME * 61)
+    return path
+
+
+def recipe(book: Path, **train) -> Recipe:
+    table = {
+        "data": {"train": {"path": str(book)}, "held_out": 0.2, "held_out_test": 0.1},
+        "text": {"kind": "char", "whitespace": "keep", "min_frequency": 1},
+        "model": {
+            "kind": "gpt",
+            "n_layers": 2,
+            "d_model": 28,
+            "d_ff": 46,
+            "n_heads": 2,
+            "max_length": 23,
+            "dropout": 0.0,
+        },
+        "optim": {"lr": 0.02},
+        "schedule": {"warmup": 5},
+        "train": {"steps": 60, "tokens": 31 * 11, "validate_every": 20, "save_every": 10, "log_every": 10, "ema": 0.9}
+        | train,
+    }
+    return Recipe.parse(table, "test")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def done(book, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "rhyme"
+    launch.train(recipe(book, steps=160, validate_every=40), out, device="cpu")
+    return out
+
+
+def test_it_learns_to_say_a_rhyme(done: Path) -> None:
+    model = load(done)
+    assert isinstance(model, LanguageModel)
+    said = model.generate(["two buckle"], max_new=30)[0][0].text
+    assert said.startswith(" my shoe\nthree")
+    right, wrong = model.score(["four knock at the door", "four knock at the shoe"])
+    assert right.logprob > wrong.logprob
+
+
+def test_the_report_tells_loss_and_perplexity_of_held_out_text(done: Path) -> None:
+    import json
+
+    report = json.loads((done / "report.json").read_text())
+    assert report["test"]["perplexity"] == pytest.approx(exp(report["test"]["loss"]))
+    assert report["test"]["tokens"] == len(DocumentStore(done / "data" / "test.safetensors").tokens)
+    assert report["valid"]["loss"] < 1.0
+    losses = [line["loss"] for line in read_metrics(done / "metrics.jsonl") if line["kind"] == "valid"]
+    assert losses == sorted(losses, reverse=True)
+    assert {path.name for path in (done / "data").iterdir()} == {f"{s}.safetensors" for s in ("train", "valid", "test")}
+
+
+def test_the_parts_of_a_book_are_the_book(book: Path) -> None:
+    data = recipe(book).data
+    parts = [list(data.read(split)) for split in ("train", "valid", "test")]
+    assert [len(part) for part in parts] == [1, 1, 1]
+    assert "".join(part[0] for part in parts) == RHYME * 61
+    assert len(parts[1][0]) / len(RHYME * 61) == pytest.approx(0.2, abs=0.01)
+
+
+def test_of_a_collection_whole_documents_are_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"document {i}\n" for i in range(400)))
+    data = TextCorpora.parse({"train": {"path": path, "documents": "line"}, "held_out": 0.25}, "[data]")
+    train, valid, test = (list(data.read(split)) for split in ("train", "valid", "test"))
+    assert sorted(train + valid) == sorted(f"document {i}" for i in range(400))
+    assert 60 < len(valid) < 140
+    assert test == []
+
+
+def test_files_of_their_own_are_not_held_out(book: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("other words")
+    data = TextCorpora.parse(
+        {"root": tmp_path, "train": {"path": book}, "valid": {"path": "other.txt"}, "test": {"path": "other.txt"}}, "x"
+    )
+    assert list(data.read("train")) == [RHYME * 61]
+    assert list(data.read("valid")) == list(data.read("test")) == ["other words"]
+
+
+def test_a_cut_training_goes_on_bit_for_bit(book: Path, tmp_path: Path) -> None:
+    launch.train(recipe(book, steps=20), tmp_path / "whole", device="cpu")
+    run = RunFolder(tmp_path / "again")  # cut off after ten steps, under the schedule of twenty
+    trainer, task = launch.set_up(recipe(book, steps=20), run, torch.device("cpu"), World(), None)
+    steps = task.steps(World())
+    trainer.config = trainer.config.changed(steps=10)
+    trainer.schedule = trainer.schedule.changed(steps=20)
+    trainer.train(steps)
+    run.recipe.write_text(task.recipe.dump())
+    launch.train(task.recipe, run.path, resume=True, device="cpu")
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+    assert ours.keys() == theirs.keys()
+
+
+def test_a_language_model_is_not_a_translator(done: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a language model, not a translator") as caught:
+        load_as(Translator, done)
+    assert caught.value.hint == "with it you can: generate, score, fill, repair, evaluate"
+
+
+def test_mistakes_are_said(book: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="metric = `bleu` is not validated"):
+        begin(recipe(book, metric="bleu"), RunFolder(tmp_path))
+    (tmp_path / "short.txt").write_text("a b c a b c")
+    with pytest.raises(DataError, match="do not fill one window"):
+        launch.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")
