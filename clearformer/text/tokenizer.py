@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, Self
 
 import tokenizers
 from pydantic import Field, field_validator, model_validator
+from tokenizers import processors
 from tokenizers.decoders import DecodeStream
 
 from clearformer import registry
@@ -161,7 +162,14 @@ class Tokenizer:
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
-        self._frames = rust.num_special_tokens_to_add(False) > 0
+        if rust.num_special_tokens_to_add(False) == 0:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
+            frame = processors.TemplateProcessing(
+                single=[roles.bos, "$A", roles.eos],
+                pair=[roles.bos, "$A", roles.eos, "$B:1", f"{roles.eos}:1"],
+                special_tokens=[(roles.bos, self.bos_id), (roles.eos, self.eos_id)],
+            )
+            offsets_only = [rust.post_processor] if rust.post_processor else []
+            rust.post_processor = processors.Sequence([*offsets_only, frame])
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """One list of ids per text, without special tokens, on all the cores that Rust finds."""
@@ -177,23 +185,30 @@ class Tokenizer:
         ids, offsets = self._ordinary(encoding.ids, encoding.offsets)
         return ids, offsets
 
-    def framed(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> tuple[Rows, Rows]:
+    def framed(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_tokens: int | None = None
+    ) -> tuple[Rows, Rows]:
         """Each text, or text a with its pair b, between the special tokens that the model wants; and their segments.
 
-        BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as tokenizer.json says
-                   0   0   0          0   0   0   1   1
-        ours     BOS a EOS          BOS a EOS b EOS             where it says nothing
+            BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as tokenizer.json says
+                       0   0   0          0   0   0   1   1
+            ours     BOS a EOS          BOS a EOS b EOS             where it says nothing
+
+        A row longer than `max_tokens` loses the ends of its texts, of the longer one first, never its frame.
         """
-        if not self._frames:
-            firsts = [[self.bos_id, *ids, self.eos_id] for ids in self.encode(texts)]
-            seconds = [[] for _ in texts] if pairs is None else [[*ids, self.eos_id] for ids in self.encode(pairs)]
-            rows = list(zip(firsts, seconds, strict=True))
-            return [a + b for a, b in rows], [[0] * len(a) + [1] * len(b) for a, b in rows]
+        frame = self._rust.num_special_tokens_to_add(pairs is not None)
+        if max_tokens is not None and max_tokens <= frame:
+            raise TokenizerError(f"max_tokens = {max_tokens} leaves no room for text", f"the frame has {frame} tokens")
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
-        batch = self._rust.encode_batch_fast(inputs)
-        framed = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
-        return [ids for ids, _ in framed], [segments for _, segments in framed]
+        try:
+            if max_tokens is not None:
+                self._rust.enable_truncation(max_tokens)
+            batch = self._rust.encode_batch_fast(inputs)
+        finally:
+            self._rust.no_truncation()
+        rows = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
+        return [ids for ids, _ in rows], [segments for _, segments in rows]
 
     def id_of(self, token: str) -> int:
         """The id of an entry, such as a special token of one's own."""

@@ -222,11 +222,33 @@ def test_framed_by_hand_where_the_file_says_nothing(kind: str) -> None:
 def test_a_frame_is_the_files_own_and_text_cannot_forge_it() -> None:
     theirs = foreign(["[PAD]", "[CLS]", "[SEP]", "[UNK]"])
     theirs.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    t5 = foreign(["<pad>", "</s>", "<unk>"])
+    t5.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)]
+    )
+    assert Tokenizer(t5.to_str()).framed(["cat </s>", "dog"], ["cat", ""])[0] == [[0, 3, 2, 0, 2], [4, 2, 2]]
     tokenizer = Tokenizer(theirs.to_str())
     assert tokenizer.framed(["cat [SEP] dog", "dog"], ["dog", "[CLS]"]) == (
         [[2, 0, 4, 5, 3, 5, 3], [2, 5, 3, 4, 3]],
         [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1]],
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_row_loses_its_ends_but_not_its_frame(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    texts, pairs = LINES[:3], ["the cat", LINES[3], ""]
+    for max_tokens in (5, 11, 17, 401):
+        cut, segments = tokenizer.framed(texts, pairs, max_tokens)
+        assert max(map(len, cut)) <= max_tokens
+        assert [row.count(2) for row in cut] == [2, 2, 2]
+        for row, segment, a, b in zip(cut, segments, tokenizer.encode(texts), tokenizer.encode(pairs)):
+            n = row.index(2)
+            assert (row[0], row[-1], row[1:n], row[n + 1 : -1]) == (1, 2, a[: n - 1], b[: len(row) - n - 2])
+            assert segment == [0] * (n + 1) + [1] * (len(row) - n - 1)
+    assert tokenizer.framed(texts, pairs) == tokenizer.framed(texts, pairs, 401)  # nothing stays behind
+    with pytest.raises(TokenizerError, match="max_tokens = 3 leaves no room for text\nhint: the frame has 3"):
+        tokenizer.framed(texts, pairs, 3)
 
 
 def test_what_cannot_be_unknown_is_left_out() -> None:
