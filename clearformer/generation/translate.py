@@ -178,7 +178,7 @@ class Translator:
         table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
         query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
         likeness = table @ query
-        excluded = {*ids, tok.pad_id, tok.bos_id, tok.eos_id, tok.unk_id}
+        excluded = {*ids, tok.pad_id, tok.bos_id, tok.eos_id, tok.unk_id} - {None}
         likeness[list(excluded)] = -2.0  # below any cosine
         best = likeness.topk(min(n, len(likeness) - len(excluded)))
         return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))

@@ -161,16 +161,17 @@ def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:
         translator.neighbours("Ж")
 
 
-def test_special_tokens_are_nobodys_neighbours_wherever_they_stand(translator: Translator) -> None:
+@pytest.mark.parametrize("special", [["<pad>", "<bos>", "<eos>", "<unk>"], ["<|endoftext|>"]])
+def test_special_tokens_are_nobodys_neighbours_wherever_they_stand(translator: Translator, special: list[str]) -> None:
     """A foreign vocabulary that begins with words and ends with its special tokens."""
-    names = ["a", "b", "c", "d", "e", "<pad>", "<bos>", "<eos>", "<unk>"]
-    rust = tokenizers.Tokenizer(WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
+    names = ["a", "b", "c", "d", "e", *special]
+    rust = tokenizers.Tokenizer(WordLevel({name: i for i, name in enumerate(names)}, unk_token=special[-1]))
     foreign = Tokenizer(rust.to_str())
     found = Translator(translator.model, foreign, foreign).neighbours("b", n=100)
     pieces = [piece for piece, _ in found]
     assert {"a", "c", "d", "e"} <= set(pieces)
     assert not {"b", *names[5:]} & set(pieces)
-    assert len(found) == len(translator.model.source_embedding.weight) - 5
+    assert len(found) == len(translator.model.source_embedding.weight) - 1 - len(special)
 
 
 def test_batches_of_alike_lengths_hold_every_text_once() -> None:
