@@ -8,12 +8,13 @@ import torch
 
 from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.data.store import DocumentStore, DocumentWriter
-from clearformer.data.text import store_text
+from clearformer.data.text import TextSource, store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, train_tokenizer
 
-PAD, BOS, EOS = 0, 1, 2
+SHAKESPEARE = Path(__file__).parents[2].parent / "shared" / "data" / "tinyshakespeare" / "input.txt"
+BOS, EOS = 1, 2
 LENGTH, ROWS = 7, 3
 
 
@@ -137,6 +138,19 @@ def test_the_text_comes_back_from_the_windows(tmp_path: Path) -> None:
     labels = labels[labels != IGNORE]
     assert tokenizer.decode([labels.tolist()]) == [text + text[5:]]
     assert (labels == tokenizer.eos_id).sum() == 2
+
+
+@pytest.mark.skipif(not SHAKESPEARE.exists(), reason="needs ../shared/data/tinyshakespeare")
+@pytest.mark.data
+@pytest.mark.parametrize(("kind", "size"), [("char", 101), ("byte-bpe", 503)])
+def test_shakespeare_comes_back_byte_for_byte(tmp_path: Path, kind: str, size: int) -> None:
+    source = TextSource(path=SHAKESPEARE)
+    config = TextConfig(kind=kind, vocab_size=size, whitespace="keep", min_frequency=1)
+    tokenizer = train_tokenizer(source.read(), config)
+    windows = Windows(store_text(source.read(), tokenizer, tmp_path / "d"), 256, 64)
+    labels = np.concatenate([windows.batch(places).labels.numpy().ravel() for places in windows.whole()])
+    (text,) = tokenizer.decode([labels[labels != IGNORE].tolist()])
+    assert text.encode() == SHAKESPEARE.read_bytes()
 
 
 def test_a_corpus_of_one_window_and_one_of_less(tmp_path: Path) -> None:
