@@ -84,6 +84,16 @@ def test_a_stack_lowers_each_mask_once_for_all_blocks_where_they_are(device: str
     assert core.lowered == [(causal, T, T, device), (padding, T, S, device)]
 
 
+def test_each_mask_is_lowered_by_the_core_that_will_use_it() -> None:
+    own, across, causal, padding = CountingCore(), CountingCore(), Causal(), Padding(torch.ones(B, S, dtype=torch.bool))
+    blocks = [block(has_cross=True).float() for _ in range(2)]
+    for b in blocks:
+        b.attn.core, b.cross.core = own, across
+    Stack(blocks, Positions(), 0.0, None)(torch.randn(B, T, D), torch.arange(T), causal, torch.randn(B, S, D), padding)
+    assert own.lowered == [(causal, T, T, "cpu")]
+    assert across.lowered == [(padding, T, S, "cpu")]
+
+
 def test_a_stack_is_its_blocks_one_after_another() -> None:
     first, second, positions, norm = block(), block(), Learned(D, 5).double(), nn.LayerNorm(D).double()
     x, where = torch.randn(B, T, D).double(), torch.arange(T)
