@@ -151,18 +151,17 @@ class Translator:
         every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
         if not every:
             raise ConfigError(f"{self.name} does not attend, so nothing can be aligned", "leave --align out")
-        core = every[0].core
-        recorder = RecordingCore(core)
+        cores = [layer.core for layer in every]  # each its own: a tuned layer may have one like no other's
+        recorders = [RecordingCore(core) for core in cores]
         try:
-            for layer in every:
+            for layer, recorder in zip(every, recorders):
                 layer.core = recorder
             self.model(self.batch([pair]))
         finally:
-            for layer in every:
+            for layer, core in zip(every, cores):
                 layer.core = core
-        pattern = torch.stack(
-            [looks[0] for looks in recorder.record[1::2]]
-        )  # each block attends to itself, then across
+        # Each block attends to itself, then across.
+        pattern = torch.stack([recorder.record[0][0] for recorder in recorders[1::2]])  # (L, H, T, S)
         return Alignment(
             [*self.source_tokenizer.pieces(pair[0]), "<eos>"],
             [*self.target_tokenizer.pieces(pair[1]), "<eos>"],

@@ -1,3 +1,4 @@
+import copy
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from clearformer.generation.translate import Translator, by_length
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.text import TextConfig, Tokenizer
 from clearformer.text.tokenizer import train_tokenizer
+from clearformer.tuning.prefix import PrefixConfig, add_prefix
 
 TEXTS = ["a cat", "the dog sat on the mat", "cats", "", "dogs eat a mat", "the", "on the mat the cat sat and sat"]
 
@@ -150,6 +152,21 @@ def test_alignment_shows_where_the_decoder_looked(translator: Translator) -> Non
     assert torch.allclose(alignment.pattern.sum(-1), torch.ones(2, 2, 4, dtype=torch.float64))
     assert [t for _, t in alignment.links()] == [0, 1, 2]
     assert translator.model.decoder.blocks[0].cross.core is before
+
+
+def test_alignment_leaves_every_layer_its_own_core(translator: Translator) -> None:
+    tuned = copy.deepcopy(translator)
+    add_prefix(tuned.model, PrefixConfig(length=3))
+    layers = [layer for block in tuned.model.decoder.blocks for layer in (block.attn, block.cross)]
+    before, looked = [layer.core for layer in layers], []
+    hooks = [layer.prefix.register_forward_hook(lambda prefix, _, __: looked.append(prefix)) for layer in layers]
+    alignment = tuned.align("a cat", "the")
+    for hook in hooks:
+        hook.remove()
+    assert alignment.pattern.shape == (2, 2, 4, 6)  # over the source alone
+    assert torch.allclose(alignment.pattern.sum(-1), torch.ones(2, 2, 4, dtype=torch.float64))
+    assert looked == [layer.prefix for layer in layers]  # each computed with its own
+    assert [layer.core for layer in layers] == before
 
 
 def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:
