@@ -77,6 +77,8 @@ def add_lora(model: nn.Module, config: LoraConfig, name: str = "default") -> nn.
     if name in adapters(model):
         raise ConfigError(f"the model has an adapter `{name}` already", "give the new one another name")
     known = places(model)
+    if not known:
+        raise ConfigError("the model has no linear layer to adapt", "a packed model has none any more: build it anew")
     for target in config.targets:
         if not any(matches(place, target) for place in known):
             raise ConfigError(f"the model has no layer `{target}` to adapt", suggest(target, kinds(known)))

@@ -275,6 +275,8 @@ def test_what_is_not_there_is_named() -> None:
         switch(model, "fr")
     with pytest.raises(ConfigError, match="cannot name"):
         add_lora(model, LoraConfig(), "a.b")
+    with pytest.raises(ConfigError, match="no linear layer"):
+        add_lora(pack(build()), LoraConfig())
     with_adapter(model)
     with pytest.raises(ConfigError, match="already"):
         add_lora(model, LoraConfig(), "fr")

@@ -30,13 +30,12 @@ from clearformer.tuning.adapters import Place, add_lora, load_lora, pairs_of, pl
 from clearformer.tuning.lora import LoraConfig
 
 CONFIG, WEIGHTS, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
-DEFAULTS: dict[str, Any] = {"bias": "none"}  # of settings that change what is computed; all others are off
-FOREIGN = (
-    "alora_invocation_tokens", "alpha_pattern", "arrow_config", "bias", "kasa_config", "layer_replication",
-    "lora_bias", "modules_to_save", "monteclora_config", "rank_pattern", "target_parameters",
-    "trainable_token_indices", "use_bdlora", "use_dora", "use_qalora",
-)  # fmt: skip
-DRAWS = (None, True, False, "gaussian", "orthogonal")  # of A and B; any other changes the base weights as well
+HARMLESS = {  # settings that are read here, or that change nothing of what a finished adapter computes
+    "auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode",
+    "init_lora_weights", "layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core",
+    "peft_type", "peft_version", "qalora_group_size", "r", "revision", "target_modules", "task_type", "use_rslora",
+}  # fmt: skip
+DRAWS = (None, True, False, "gaussian", "orthogonal", "eva")  # of A and B; others change the base weights as well
 
 
 def import_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "default") -> LoraConfig:
@@ -158,9 +157,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = read_json(path, "name a folder that peft's save_pretrained wrote")
     if config.get("peft_type") != "LORA":
         raise CheckpointError(f"{path} is of type `{config.get('peft_type')}`, not `LORA`", "only LoRA can be imported")
-    for key in FOREIGN:
-        if config.get(key) and config[key] != DEFAULTS.get(key):
-            raise CheckpointError(f"{path}: `{key}` = {config[key]!r} is not supported", "only plain LoRA is")
+    for key, value in config.items():
+        if value and key not in HARMLESS and (key, value) != ("bias", "none"):
+            raise CheckpointError(f"{path}: `{key}` = {value!r} is not supported", "only plain LoRA is")
     if (draw := config.get("init_lora_weights")) not in DRAWS:
         raise CheckpointError(
             f"{path}: `init_lora_weights` = {draw!r} changes the base weights too", "convert it to plain LoRA with peft"
