@@ -5,10 +5,11 @@
     encoder.blocks.0.mlp.up.weight      model.encoder.layers.0.fc1.weight
 
 A row names one tensor of ours and those of theirs that it is made of, stacked in this order along the first dimension.
-Nothing is computed on the way: what goes over and comes back is the same, bit by bit.
+Some of theirs lie the other way round, (in, out) rather than (out, in): such a row is `turned`. Nothing is computed on
+the way: what goes over and comes back is the same, bit by bit.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from clearformer.errors import CheckpointError
 Rows = dict[str, tuple[str, ...]]
 Table = Mapping[str, str | tuple[str, ...]]
 KINDS = ("weight", "bias")
+HINT = "weights and configuration must belong to the same model"
 
 
 def inside(ours: str, theirs: str, table: Table) -> Rows:
@@ -28,30 +30,48 @@ def inside(ours: str, theirs: str, table: Table) -> Rows:
     }
 
 
-def rows_of(table: Table) -> Rows:
+def rows_of(table: Table, kinds: Sequence[str] = KINDS) -> Rows:
     """The rows of a table of layers, once for weight and once for bias."""
     layers = inside("", "", table).items()
-    return {f"{left}{kind}": tuple(f"{name}{kind}" for name in right) for left, right in layers for kind in KINDS}
+    return {f"{left}{kind}": tuple(f"{name}{kind}" for name in right) for left, right in layers for kind in kinds}
 
 
-def block_rows(ours: str, theirs: str, n_blocks: int, block: Table) -> Rows:
+def block_rows(ours: str, theirs: str, n_blocks: int, block: Table, kinds: Sequence[str] = KINDS) -> Rows:
     """The rows of a stack of equal blocks, numbered from 0 on both sides."""
     rows: Rows = {}
     for i in range(n_blocks):
-        rows |= rows_of(inside(f"{ours}{i}.", f"{theirs}{i}.", block))
+        rows |= rows_of(inside(f"{ours}{i}.", f"{theirs}{i}.", block), kinds)
     return rows
 
 
-def to_ours(theirs: Mapping[str, Tensor], rows: Rows, where: str) -> dict[str, Tensor]:
+def to_ours(theirs: Mapping[str, Tensor], rows: Rows, where: str, turned: Collection[str] = ()) -> dict[str, Tensor]:
     """Their tensors under our names. One that is missing, or that no row speaks of, is named in the error."""
     check(theirs, {name for names in rows.values() for name in names}, where)
-    return {ours: torch.cat([theirs[name] for name in names]) for ours, names in rows.items()}
+    ours: dict[str, Tensor] = {}
+    for own, names in rows.items():
+        try:
+            ours[own] = torch.cat([theirs[name].T if own in turned else theirs[name] for name in names])
+        except RuntimeError:
+            shapes = " and ".join(str(tuple(theirs[name].shape)) for name in names)
+            raise CheckpointError(f"{where}: {listed([*names])} do not fit together: {shapes}", HINT) from None
+    return ours
 
 
-def to_theirs(ours: Mapping[str, Tensor], rows: Rows, where: str) -> dict[str, Tensor]:
-    """Our tensors under their names; a stacked one is cut into equal parts."""
+def to_theirs(
+    ours: Mapping[str, Tensor],
+    rows: Rows,
+    where: str,
+    turned: Collection[str] = (),
+    parts: Mapping[str, Sequence[int]] | None = None,
+) -> dict[str, Tensor]:
+    """Our tensors under their names; a stacked one is cut into equal parts, or into `parts`, so many rows each."""
     check(ours, rows, where)
-    return {name: part.clone() for own, names in rows.items() for name, part in zip(names, ours[own].chunk(len(names)))}
+    theirs: dict[str, Tensor] = {}
+    for own, names in rows.items():
+        tensor, sizes = ours[own], (parts or {}).get(own)
+        cut = tensor.chunk(len(names)) if sizes is None else tensor.split(list(sizes))
+        theirs |= {name: (part.T if own in turned else part).clone() for name, part in zip(names, cut)}
+    return theirs
 
 
 def check(tensors: Collection[str], expected: Collection[str], where: str) -> None:
@@ -59,7 +79,7 @@ def check(tensors: Collection[str], expected: Collection[str], where: str) -> No
     missing, extra = sorted(set(expected) - set(tensors)), sorted(set(tensors) - set(expected))
     if missing or extra:
         problem = f"lacks {listed(missing)}" if missing else f"has {listed(extra)}, which the configuration does not"
-        raise CheckpointError(f"{where} {problem}", "weights and configuration must belong to the same model")
+        raise CheckpointError(f"{where} {problem}", HINT)
 
 
 def listed(names: list[str]) -> str:

@@ -18,6 +18,8 @@ from torch import Tensor
 from clearformer.checkpoint import atomically, load_tensors, write_json
 from clearformer.errors import CheckpointError
 
+HEAD = "lm_head.weight"
+
 
 def read_config(folder: Path, model_type: str) -> dict[str, Any]:
     """config.json, which must be that of a `model_type`."""
@@ -48,6 +50,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
+def with_head(theirs: Mapping[str, Tensor], prefix: str, first: str) -> dict[str, Tensor]:
+    """The names as a model with a head has them; one saved without it has `first`, and all others, without `prefix`."""
+    if first not in theirs:
+        return dict(theirs)
+    return {name if name == HEAD else f"{prefix}{name}": tensor for name, tensor in theirs.items()}
+
+
 def write_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
     """What `from_pretrained` reads. The header must say which framework wrote it, or older versions refuse the file."""
     with atomically(folder / "model.safetensors") as draft:
@@ -55,9 +64,16 @@ def write_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, 
     write_json(folder / "config.json", config)
 
 
+def precision(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """The line of config.json that lets `from_pretrained` keep the type of the weights."""
+    return {"torch_dtype": str(next(iter(weights.values())).dtype).removeprefix("torch.")}
+
+
 def read_json(path: Path, hint: str) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", hint) from None
+    if not isinstance(table, dict):
+        raise CheckpointError(f"{path} holds no table of settings", hint)
     return table

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs
 from clearformer.models.transformer import TransformerConfig
 
@@ -82,8 +83,7 @@ def export_folder(
 ) -> None:
     """The folder that `MarianMTModel.from_pretrained` reads; `first` is the token a translation starts with."""
     theirs = export_weights(weights, config)
-    precision = str(theirs[HEAD_BIAS].dtype).removeprefix("torch.")
-    write_folder(folder, {**export_config(config, pad, eos, first), "torch_dtype": precision}, theirs)
+    write_folder(folder, {**export_config(config, pad, eos, first), **precision(theirs)}, theirs)
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
@@ -97,42 +97,22 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     theirs = {"attention_dropout": 0.0, "activation_dropout": 0.0, **theirs}
     if tied == (True, True) or theirs.get("decoder_vocab_size") is None:
         theirs["decoder_vocab_size"] = theirs.get("vocab_size")
-    ours: dict[str, Any] = {}
-    for name, own in CONFIG.items():
-        if theirs.get(name) is None:
-            raise CheckpointError(f"{where} lacks `{name}`", "is it the configuration of a Marian model?")
-        if ours.setdefault(own, theirs[name]) != theirs[name]:
-            raise CheckpointError(
-                f"{where}: `{name}` is {theirs[name]} on one side and {ours[own]} on the other",
-                "encoder and decoder must agree on it to be imported",
-            )
-    if ours["activation"] not in ACTIVATIONS:
-        raise CheckpointError(f"{where}: unknown activation_function `{ours['activation']}`", ", ".join(ACTIVATIONS))
-    ours["activation"] = ACTIVATIONS[ours["activation"]]
+    ours = our_settings(theirs, CONFIG, where)
+    ours["activation"] = our_word(ours["activation"], ACTIVATIONS, where)
     return TransformerConfig.parse({**ours, **FIXED, "share": SHARE[tied], "head_bias": True}, where)
 
 
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
     """config.json of the same model, where Marian has one."""
-    fields = {**config.model_dump(), "final_norm": config.has_final_norm}
-    for name, value in FIXED.items():
-        own = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
-        if own != value:
-            raise CheckpointError(f"Marian knows no model with {name} = {own}", f"it must be {value}")
-    activations = {own: name for name, own in reversed(ACTIVATIONS.items())}  # of two names the first
-    n_kv_heads = config.n_kv_heads or config.n_heads
-    if config.activation not in activations or n_kv_heads != config.n_heads:
-        raise CheckpointError(
-            f"Marian knows no model with activation = {config.activation}, n_kv_heads = {n_kv_heads}",
-            f"the activation must be one of {', '.join(activations)}, and n_kv_heads = n_heads",
-        )
+    fields = written_out(config)
+    fit(fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5}, "Marian")
     with_decoder, with_head = {share: tied for tied, share in SHARE.items()}[config.share]
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
         **{name: fields[own] for name, own in CONFIG.items()},
-        "activation_function": activations[config.activation],
+        "activation_function": their_word(config.activation, ACTIVATIONS, "Marian"),
         "share_encoder_decoder_embeddings": with_decoder,
         "tie_word_embeddings": with_head,
         "pad_token_id": pad,

@@ -184,6 +184,10 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"positions": {"kind": "rotary"}}, "positions"),
         ({"activation": "swiglu"}, "swiglu"),
         ({"n_kv_heads": 1}, "n_kv_heads"),
+        ({"d_head": 3}, "d_head"),
+        ({"attention_scale": 1.0}, "attention_scale"),
+        ({"first_norm": True}, "first_norm"),
+        ({"norm_eps": 1e-12}, "norm_eps"),
     ],
 )
 def test_configurations_marian_cannot_express_are_refused(fields: dict[str, Any], named: str) -> None:

@@ -1,0 +1,29 @@
+"""A Hugging Face folder of any kind we know, by what its config.json says it is."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface import gpt2, llama, marian, openai_gpt
+from clearformer.interop.huggingface.folder import read_json
+
+CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_folder and export_folder
+    "gpt2": gpt2,
+    "llama": llama,
+    "marian": marian,
+    "openai-gpt": openai_gpt,
+}
+
+
+def import_any(folder: Path) -> tuple[Any, dict[str, Tensor]]:
+    """The configuration, whose `kind` says which model it is for, and the weights, both in our words."""
+    path = folder / "config.json"
+    model_type = str(read_json(path, "name a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
+    if model_type not in CONVERTERS:
+        raise CheckpointError(
+            f"{path}: models of type `{model_type}` are not known", f"choose one of: {', '.join(CONVERTERS)}"
+        )
+    config, weights = CONVERTERS[model_type].import_folder(folder)
+    return config, weights

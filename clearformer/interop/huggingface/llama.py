@@ -1,0 +1,155 @@
+"""Llama, and what is built like it (SmolLM2, TinyLlama …), to ours and back.
+
+What would surprise: queries, keys and values are three matrices there and one here, of which the keys and values may
+have fewer rows; the gate and what it opens are two there, and one here, the gate first.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, with_head, write_folder
+from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word, written_out
+from clearformer.interop.names import Rows, Table, block_rows, to_ours, to_theirs
+from clearformer.models.gpt import GPTConfig
+
+CONFIG = {
+    "vocab_size": "vocab",
+    "num_hidden_layers": "n_layers",
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_attention_heads": "n_heads",
+    "num_key_value_heads": "n_kv_heads",
+    "max_position_embeddings": "max_length",
+    "hidden_act": "activation",
+    "rms_norm_eps": "norm_eps",
+    "attention_dropout": "attention_dropout",
+    "tie_word_embeddings": "tied",
+}
+DEFAULTS = {  # of what config.json may leave out
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": False,
+}
+ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu", "gelu_pytorch_tanh": "geglu-tanh"}
+SWITCHES = {"attention_bias": False, "mlp_bias": False}
+FIXED: dict[str, Any] = {  # what every Llama is
+    "residual": "pre",
+    "first_norm": False,
+    "final_norm": True,
+    "norm": "rms",
+    "bias": False,
+    "head_bias": False,
+    "scale_embedding": False,
+    "positions": {"kind": "rotary"},
+}
+
+BLOCK: Table = {
+    "add_attn.norm.": "input_layernorm.",
+    "attn.qkv.": ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."),
+    "attn.out.": "self_attn.o_proj.",
+    "add_mlp.norm.": "post_attention_layernorm.",
+    "mlp.up.": ("mlp.gate_proj.", "mlp.up_proj."),
+    "mlp.down.": "mlp.down_proj.",
+}
+
+
+def import_folder(folder: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """A Llama as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    config = import_config(read_config(folder, "llama"), str(folder / "config.json"))
+    return config, import_weights(read_weights(folder), config, str(folder))
+
+
+def export_folder(
+    folder: Path,
+    config: GPTConfig,
+    weights: Mapping[str, Tensor],
+    bos: int | None = None,
+    eos: int | None = None,
+    pad: int | None = None,
+) -> None:
+    """The folder that `LlamaForCausalLM.from_pretrained` reads; the tokens are for its `generate`."""
+    theirs = export_weights(weights, config)
+    write_folder(folder, {**export_config(config, bos, eos, pad), **precision(theirs)}, theirs)
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
+    """What config.json says; what our configuration has no word for is refused."""
+    insist(theirs, SWITCHES, where)
+    theirs = {**DEFAULTS, **theirs}
+    if theirs.get("num_key_value_heads") is None:
+        theirs["num_key_value_heads"] = theirs.get("num_attention_heads")
+    ours, width = our_settings(theirs, CONFIG, where), theirs.get("head_dim")
+    return GPTConfig.parse(
+        {
+            **ours,
+            "activation": our_word(ours["activation"], ACTIVATIONS, where),
+            "d_head": None if width is None or width * ours["n_heads"] == ours["d_model"] else width,
+            "positions": {"kind": "rotary", "base": rope_base(theirs, where)},
+            "norm": "rms",
+            "bias": False,
+            "dropout": 0.0,
+        },
+        where,
+    )
+
+
+def rope_base(theirs: Mapping[str, Any], where: str) -> float:
+    """The base of the rotary angles, which newer configurations tell among `rope_parameters`; no stretching of them."""
+    rope = {**(theirs.get("rope_scaling") or {}), **(theirs.get("rope_parameters") or {})}
+    base = rope.pop("rope_theta", None) or theirs.get("rope_theta") or 10000.0
+    kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
+    if kind != "default" or rope:
+        raise CheckpointError(
+            f"{where}: rotary positions of type `{kind}`" + (f" with {', '.join(rope)}" if rope else ""),
+            "only those of type `default`, with no scaling, can be imported",
+        )
+    return float(base)
+
+
+def export_config(
+    config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
+) -> dict[str, Any]:
+    """config.json of the same model, where Llama has one."""
+    fields = written_out(config)
+    fit(fields, {**FIXED, "attention_scale": config.head_width**-0.5}, "Llama")
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        **{name: fields[own] for name, own in CONFIG.items()},
+        "hidden_act": their_word(config.activation, ACTIVATIONS, "Llama"),
+        "head_dim": config.head_width,
+        "rope_theta": config.positions.base,
+        **SWITCHES,
+        "bos_token_id": bos,
+        "eos_token_id": eos,
+        "pad_token_id": pad,
+    }
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
+    """Under our names. A copy of the tied table and the rotary frequencies, which some files hold, are left out."""
+    surplus = (".rotary_emb.inv_freq", HEAD) if config.tied else (".rotary_emb.inv_freq",)
+    named = with_head(theirs, "model.", "embed_tokens.weight")
+    kept = {name: tensor for name, tensor in named.items() if not name.endswith(surplus)}
+    return to_ours(kept, tensor_rows(config), where)
+
+
+def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
+    rows, queries = tensor_rows(config), config.n_heads * config.head_width
+    keys = (config.n_kv_heads or config.n_heads) * config.head_width
+    parts = {name: (queries, keys, keys) for name in rows if name.endswith("attn.qkv.weight")}
+    return to_theirs(ours, rows, "the model", parts=parts)
+
+
+def tensor_rows(config: GPTConfig) -> Rows:
+    return {
+        "embedding.weight": ("model.embed_tokens.weight",),
+        **block_rows("decoder.blocks.", "model.layers.", config.n_layers, BLOCK, kinds=("weight",)),
+        "decoder.norm.weight": ("model.norm.weight",),
+        **({} if config.tied else {"unembedding.weight": (HEAD,)}),
+    }

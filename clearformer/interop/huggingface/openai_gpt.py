@@ -1,0 +1,112 @@
+"""GPT, the first of its name, to ours and back: GPT-2's names and matrices, but post-norm, and no norm at the end.
+
+What would surprise: what its configuration calls "gelu" is the approximation by tanh, and d_ff is always 4 · d_model.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, with_head, write_folder
+from clearformer.interop.huggingface.gpt2 import BLOCK, conv1d, without_copies
+from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
+from clearformer.interop.names import Rows, block_rows, to_ours, to_theirs
+from clearformer.models.gpt import GPTConfig
+
+CONFIG = {
+    "vocab_size": "vocab",
+    "n_layer": "n_layers",
+    "n_embd": "d_model",
+    "n_head": "n_heads",
+    "n_positions": "max_length",
+    "afn": "activation",
+    "layer_norm_epsilon": "norm_eps",
+    "resid_pdrop": "dropout",
+    "embd_pdrop": "dropout",
+    "attn_pdrop": "attention_dropout",
+    "tie_word_embeddings": "tied",
+}
+DEFAULTS = {  # of what config.json may leave out
+    "afn": "gelu",
+    "layer_norm_epsilon": 1e-5,
+    "resid_pdrop": 0.1,
+    "embd_pdrop": 0.1,
+    "attn_pdrop": 0.1,
+    "tie_word_embeddings": True,
+}
+ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
+FIXED: dict[str, Any] = {  # what every GPT is
+    "residual": "post",
+    "first_norm": False,
+    "final_norm": False,
+    "norm": "layer",
+    "bias": True,
+    "head_bias": False,
+    "scale_embedding": False,
+    "positions": {"kind": "learned", "offset": 0},
+}
+
+
+def import_folder(folder: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """A GPT as `save_pretrained` left it, with its head or without: configuration and weights, in our words."""
+    config = import_config(read_config(folder, "openai-gpt"), str(folder / "config.json"))
+    return config, import_weights(read_weights(folder), config, str(folder))
+
+
+def export_folder(
+    folder: Path,
+    config: GPTConfig,
+    weights: Mapping[str, Tensor],
+    bos: int | None = None,
+    eos: int | None = None,
+    pad: int | None = None,
+) -> None:
+    """The folder that `OpenAIGPTLMHeadModel.from_pretrained` reads; the tokens are for its `generate`."""
+    theirs = export_weights(weights, config)
+    write_folder(folder, {**export_config(config, bos, eos, pad), **precision(theirs)}, theirs)
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
+    """What config.json says; what our configuration has no word for is refused."""
+    ours = our_settings({**DEFAULTS, **theirs}, CONFIG, where)
+    implied = {"d_ff": 4 * ours["d_model"], "residual": "post"}
+    return GPTConfig.parse({**ours, **implied, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+
+
+def export_config(
+    config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
+) -> dict[str, Any]:
+    """config.json of the same model, where GPT has one."""
+    fields = written_out(config)
+    fit(fields, {**FIXED, **plain_heads(config), "d_ff": 4 * config.d_model}, "GPT")
+    return {
+        "model_type": "openai-gpt",
+        "architectures": ["OpenAIGPTLMHeadModel"],
+        **{name: fields[own] for name, own in CONFIG.items()},
+        "afn": their_word(config.activation, ACTIVATIONS, "GPT"),
+        "bos_token_id": bos,
+        "eos_token_id": eos,
+        "pad_token_id": pad,
+    }
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
+    """Under our names. A copy of the tied table and the masks, which some files hold, are left out."""
+    rows, named = tensor_rows(config), with_head(theirs, "transformer.", "tokens_embed.weight")
+    return to_ours(without_copies(named, config), rows, where, conv1d(rows))
+
+
+def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
+    rows = tensor_rows(config)
+    return to_theirs(ours, rows, "the model", conv1d(rows))
+
+
+def tensor_rows(config: GPTConfig) -> Rows:
+    return {
+        "embedding.weight": ("transformer.tokens_embed.weight",),
+        "decoder.positions.table.weight": ("transformer.positions_embed.weight",),
+        **block_rows("decoder.blocks.", "transformer.h.", config.n_layers, BLOCK),
+        **({} if config.tied else {"unembedding.weight": (HEAD,)}),
+    }
