@@ -1,0 +1,127 @@
+"""GGUF, the one file that llama.cpp reads, of the llama architecture (Llama, SmolLM2 …), into our words.
+
+Quantised matrices are spread out to float32, as the `gguf` package does it. What would surprise: rotary pairs are
+neighbours there, features 2i and 2i + 1 of a head, and half a head apart here, i and i + K/2, so that the rows of the
+queries and keys change places; and a file without `output.weight` has a tied head.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer.errors import CheckpointError, MachineError
+from clearformer.interop.names import HINT, Rows, Table, block_rows, to_ours
+from clearformer.models.gpt import GPTConfig
+
+CONFIG = {
+    "llama.block_count": "n_layers",
+    "llama.embedding_length": "d_model",
+    "llama.feed_forward_length": "d_ff",
+    "llama.attention.head_count": "n_heads",
+    "llama.context_length": "max_length",
+    "llama.attention.layer_norm_rms_epsilon": "norm_eps",
+}
+BLOCK: Table = {
+    "add_attn.norm.": "attn_norm.",
+    "attn.qkv.": ("attn_q.", "attn_k.", "attn_v."),
+    "attn.out.": "attn_output.",
+    "add_mlp.norm.": "ffn_norm.",
+    "mlp.up.": ("ffn_gate.", "ffn_up."),
+    "mlp.down.": "ffn_down.",
+}
+EMBEDDING, HEAD = "token_embd.weight", "output.weight"
+
+
+def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """A .gguf file: its configuration and its weights in float32, both in our words. Its tokenizer is not read."""
+    facts, tensors = read_file(path)
+    config = import_config(facts, tensors, str(path))
+    return config, import_weights(tensors, config, str(path))
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The facts and the tensors of a GGUF file, by their own names; of lists, such as a vocabulary, nothing."""
+    try:
+        import gguf
+    except ImportError:
+        raise MachineError("reading GGUF files needs the package gguf", "pip install gguf") from None
+    try:
+        file = gguf.GGUFReader(path)
+        facts = {name: field.contents() for name, field in file.fields.items() if len(field.types) == 1}
+        tensors = {
+            tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype("float32"))
+            for tensor in file.tensors
+        }
+    except (OSError, ValueError, LookupError, NotImplementedError) as error:
+        raise CheckpointError(f"{path} cannot be read as GGUF: {error}", "download it again") from None
+    return facts, tensors
+
+
+def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> GPTConfig:
+    """What the file says of itself; the vocabulary's size and whether the head is tied show in its tensors."""
+    if facts.get("general.architecture") != "llama":
+        raise CheckpointError(
+            f"{where} holds a model of the architecture `{facts.get('general.architecture')}`",
+            "only llama can be imported",
+        )
+    for name in CONFIG:
+        if name not in facts:
+            raise CheckpointError(f"{where} lacks `{name}`", "is it the first file of a model that is split?")
+    if EMBEDDING not in tensors:
+        raise CheckpointError(f"{where} lacks `{EMBEDDING}`", "is it the first file of a model that is split?")
+    ours = {own: facts[name] for name, own in CONFIG.items()}
+    width = facts.get("llama.attention.key_length")
+    config = GPTConfig.parse(
+        {
+            **ours,
+            "vocab": tensors[EMBEDDING].size(0),
+            "n_kv_heads": facts.get("llama.attention.head_count_kv", ours["n_heads"]),
+            "d_head": None if width is None or width * ours["n_heads"] == ours["d_model"] else width,
+            "positions": {"kind": "rotary", "base": facts.get("llama.rope.freq_base", 10000.0)},
+            "tied": HEAD not in tensors,
+            "activation": "swiglu",
+            "norm": "rms",
+            "bias": False,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+        },
+        where,
+    )
+    scaling = facts.get("llama.rope.scaling.type", "none")
+    turned = facts.get("llama.rope.dimension_count", config.head_width)
+    if scaling != "none" or turned != config.head_width:
+        raise CheckpointError(
+            f"{where}: rotary positions on {turned} of {config.head_width} features, scaling `{scaling}`",
+            "only those on whole heads, with no scaling, can be imported",
+        )
+    return config
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
+    """Under our names, rotary pairs half a head apart."""
+    n_heads = {"attn_q.weight": config.n_heads, "attn_k.weight": config.n_kv_heads or config.n_heads}
+    kept = dict(theirs)
+    for name, tensor in theirs.items():
+        n = n_heads.get(name.removeprefix("blk.").partition(".")[2])
+        if n is not None:
+            if tensor.size(0) != n * config.head_width:
+                raise CheckpointError(f"{where}: `{name}` has {tensor.size(0)} rows, not {n * config.head_width}", HINT)
+            kept[name] = halves(tensor, n)
+    return to_ours(kept, tensor_rows(config), where)
+
+
+def halves(weight: Tensor, n_heads: int) -> Tensor:
+    """Rows (n·K, D) of n heads, pairs side by side -> the same rows, pairs K/2 apart."""
+    return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)  # (n, K/2, 2, D) -> (n, 2, K/2, D)
+
+
+def tensor_rows(config: GPTConfig) -> Rows:
+    return {
+        "embedding.weight": (EMBEDDING,),
+        **block_rows("decoder.blocks.", "blk.", config.n_layers, BLOCK, kinds=("weight",)),
+        "decoder.norm.weight": ("output_norm.weight",),
+        **({} if config.tied else {"unembedding.weight": (HEAD,)}),
+    }
