@@ -19,11 +19,15 @@ _WHERE = {
     "demo": "clearformer.showcase:demo",
     "doctor": "clearformer.diagnosis:examine",
     "evaluate": "clearformer.verbs:evaluate",
+    "fill": "clearformer.verbs:fill",
     "finetune": "clearformer.verbs:finetune",
+    "generate": "clearformer.verbs:generate",
     "inspect": "clearformer.inspection:inspect",
     "load": "clearformer.loading:load",
     "plan": "clearformer.verbs:plan",
     "register": "clearformer.registry:register",
+    "repair": "clearformer.verbs:repair",
+    "score": "clearformer.verbs:score",
     "train": "clearformer.verbs:train",
 }
 

@@ -1,4 +1,4 @@
-"""What the command line does, as functions: plan, train, finetune, evaluate.
+"""What the command line does, as functions.
 
     report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
     scores = clearformer.evaluate(report["run"], "test.tsv")
@@ -9,6 +9,7 @@ A corpus is one .tsv, .txt or .jsonl file, or two line-aligned files as a tuple.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
+from clearformer.generation import gaps
+from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.translate import Translator
-from clearformer.loading import find, load_as
+from clearformer.loading import find, load, load_as
 from clearformer.recipe import Recipe
 from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
@@ -150,6 +153,45 @@ def evaluate(
         count,
         **search,
     )
+
+
+def generate(model: Name, prompts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[list[Continuation]]:
+    """Continuations of each prompt by a language model; the settings are those of `LanguageModel.generate`."""
+    return load_as(LanguageModel, model, device).generate(prompts, **settings)
+
+
+def score(
+    model: Name, texts: Sequence[str], *, source: str | None = None, closed: bool = False, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """Texts ranked by how likely a model finds them: text, logprob, tokens, perplexity, the likeliest first.
+
+    A language model judges them by themselves, a translator as translations of `source`, their ends always counted.
+    """
+    judge = load(model, device)
+    if isinstance(judge, Translator):
+        if source is None:
+            raise ConfigError(f"{model} is a translator", "say what the texts translate, with --source")
+        logprobs = judge.score([source] * len(texts), texts)
+        counts = [len(ids) + 1 for ids in judge.target_tokenizer.encode(texts)]
+        scores = [Score(*row) for row in zip(texts, logprobs, counts)]
+    else:
+        if source is not None:
+            raise ConfigError(f"{model} is no translator", "leave --source out")
+        scores = judge.score(texts, closed)
+    rows = [{**asdict(row), "perplexity": row.perplexity} for row in scores]
+    return sorted(rows, key=lambda row: -row["logprob"])
+
+
+def fill(
+    model: Name, text: str, n: int = 5, candidates: Sequence[str] | None = None, *, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """The best words for the gap ___ of a text: text, word, position, logprob, share."""
+    return [asdict(row) for row in gaps.fill(load_as(LanguageModel, model, device), text, n, candidates)]
+
+
+def repair(model: Name, text: str, n: int = 5, *, device: str = "cpu") -> list[dict[str, Any]]:
+    """The best ways to add the word that a sentence lacks: text, word, position, logprob, share."""
+    return [asdict(row) for row in gaps.repair(load_as(LanguageModel, model, device), text, n)]
 
 
 def lines_of(path: Path, n: int) -> list[str]:

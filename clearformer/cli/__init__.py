@@ -14,7 +14,10 @@ from clearformer.errors import ClearformerError, ConfigError, Interrupted, Machi
 from clearformer.memory import keep_freed_memory
 from clearformer.version import __version__
 
-VERBS = ("train", "finetune", "translate", "evaluate", "inspect", "neighbours", "doctor", "demo")
+VERBS = (
+    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "evaluate"),
+    *("inspect", "neighbours", "doctor", "demo"),
+)
 
 
 class Verbs(TyperGroup):

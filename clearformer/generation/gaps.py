@@ -1,0 +1,85 @@
+"""Gaps in sentences: which word is missing, and where.
+
+    fill      ŵ = argmax_w  p(left w right)                    the place is known
+    repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           it is not
+
+A model that reads from left to right proposes words by what it would say after the left part, and then judges each by
+the whole sentence, end included: what comes after the gap must follow from the word, too.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Protocol
+
+from clearformer.errors import DataError
+from clearformer.generation.language import Continuation, Score
+
+GAP = "___"
+PROPOSALS = 192  # continuations drawn to find words in; the same ones each time
+
+
+class Judge(Protocol):
+    """A LanguageModel, or what else can score and continue texts as it does."""
+
+    def score(self, texts: Sequence[str], closed: bool = False) -> list[Score]: ...
+    @property
+    def generate(self) -> Callable[..., list[list[Continuation]]]: ...
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A sentence with its gap filled: the word, before which word of the given text it stands, and log p of it all.
+
+    `share` is the probability among the fillings that were considered.
+    """
+
+    text: str
+    word: str
+    position: int
+    logprob: float
+    share: float
+
+
+def fill(model: Judge, text: str, n: int = 5, candidates: Iterable[str] | None = None) -> list[Filling]:
+    """The best n words for the gap, written ___, of a text."""
+    left, gap, right = text.partition(GAP)
+    if not gap or GAP in right:
+        count = "no gap" if not gap else "several gaps"
+        raise DataError(f"{text!r} has {count}, not one", f"write {GAP} for the missing word")
+    words = list(candidates) if candidates is not None else propose(model, [left])[0]
+    return ranked(model, [(left + word + right, word, len(left.split())) for word in words])[:n]
+
+
+def repair(model: Judge, text: str, n: int = 5) -> list[Filling]:
+    """The best n ways to add a word to a sentence that lacks one."""
+    words = text.split()
+    lefts = [" ".join(words[:i]) for i in range(len(words) + 1)]
+    options = [
+        (" ".join([*words[:i], word, *words[i:]]), word, i)
+        for i, found in enumerate(propose(model, lefts))
+        for word in found
+    ]
+    return ranked(model, options)[:n]
+
+
+def propose(model: Judge, lefts: Sequence[str], n: int = PROPOSALS) -> list[list[str]]:
+    """Words that the model would say after each text, whole ones only: something must come after them."""
+    prompts = [left.rstrip() for left in lefts]
+    told = model.generate(prompts, n=n, seed=0, temperature=1.0, max_new=12)
+    return [sorted({word for one in some if (word := first_word(one.text))}) for some in told]
+
+
+def first_word(text: str) -> str | None:
+    """The first word of a continuation; None if it may go on, or if it is the rest of a word begun before."""
+    found = re.match(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*)(?=[\s.,;:!?])", text)
+    return found[1] if found else None
+
+
+def ranked(model: Judge, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
+    scores = [score.logprob for score in model.score([text for text, _, _ in options], closed=True)]
+    highest = max(scores, default=0.0)
+    total = sum(exp(score - highest) for score in scores)
+    rows = [Filling(*option, score, exp(score - highest) / total) for option, score in zip(options, scores)]
+    return sorted(rows, key=lambda row: -row.logprob)
