@@ -14,8 +14,10 @@ from typing import Any
 
 from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Tally
+from clearformer.errors import ConfigError
 from clearformer.prepare import Shares, examples
-from clearformer.recipe import Recipe, model_key, override
+from clearformer.recipe import Recipe, model_key, override, presets, task_of
+from clearformer.registry import names
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
 
@@ -39,6 +41,7 @@ def plan(
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
     named = {model_key(model): model} if model else {}
     asked = override(table | {"model": named}, settings)
+    refuse_others(asked["model"], "translation", "it is trained on --text, not on pairs")
     is_ours = not {"kind", "preset"} & asked["model"].keys()  # the size is for us to choose
     smallest = {"preset": SIZES[0][1]} if is_ours else named
     # Parsed once beforehand, so that a misspelt key is found before a large corpus is read.
@@ -82,6 +85,14 @@ def plan(
     return recipe
 
 
+def refuse_others(model: Mapping[str, Any], task: str, hint: str) -> None:
+    """A model that is for another task than the data."""
+    sizes = presets().get(str(model.get("preset")), {})
+    kind = str(model.get("kind", sizes.get("kind", "transformer")))
+    if kind in names("model") and (found := task_of("model", kind)) != task:
+        raise ConfigError(f"{model.get('preset', kind)} is a model for {found}, not for {task}", hint)
+
+
 def survey(recipe: Recipe) -> tuple[int, int]:
     """Pairs, and characters of their targets, that are left after filtering."""
     n_pairs = n_chars = 0
@@ -89,6 +100,67 @@ def survey(recipe: Recipe) -> tuple[int, int]:
         n_pairs += 1
         n_chars += len(example.target)
     return n_pairs, n_chars
+
+
+# characters up to: layers, heads, width, context, dropout, tokens a step, passes over the data, peak learning rate
+TEXTS: list[tuple[float, int, int, int, int, float, int, int, float]] = [
+    (300_000, 4, 4, 128, 128, 0.2, 4096, 60, 2e-3),
+    (5_000_000, 6, 6, 384, 256, 0.2, 16384, 60, 1e-3),
+    (100_000_000, 8, 8, 512, 512, 0.1, 32768, 10, 1e-3),
+    (float("inf"), 12, 12, 768, 1024, 0.0, 65536, 2, 6e-4),
+]
+MODEST = (4, 4, 128, 128, 0.1, 2048, 2, 2e-3)  # for a CPU: as much of a model as trains in minutes
+LETTERS = 5_000_000  # characters below which a text is read letter by letter: too little to learn pieces from
+
+
+def plan_text(
+    sources: Mapping[str, Mapping[str, Any]], model: str | None, settings: Sequence[str], device: str = "auto"
+) -> Recipe:
+    """The recipe for a language model on these files; `settings` override what was chosen."""
+    table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
+    named = {model_key(model): model} if model else {"kind": "gpt"}
+    refuse_others(override({"model": named}, settings)["model"], "causal-lm", "for running text choose a GPT")
+    draft = Recipe.parse(override(table | {"model": named}, settings), "--set")
+    n_chars = sum(len(document) for document in draft.data.read("train"))
+    where = pick_device(device)
+    row = next(row for row in TEXTS if n_chars <= row[0])[1:] if where.type == "cuda" else MODEST
+    layers, heads, width, context, dropout, tokens, passes, lr = row
+    by_letter = n_chars <= LETTERS
+    n_tokens = n_chars if by_letter else n_chars / 4
+    steps = int(max(500, round(passes * n_tokens / tokens, -2)))
+    every = int(max(50, min(1000, round(steps / 20, -1))))
+    part = 2 * PART[where.type == "cuda"]
+    n_parts = max(1, tokens // part)
+    sizes = {"n_layers": layers, "n_heads": heads, "d_model": width, "d_ff": 4 * width}
+    sizes |= {"max_length": context, "bias": False}
+    letters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
+    pieces = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
+    table |= {
+        "text": {**(letters if by_letter else pieces), "whitespace": "keep"},
+        "model": {"dropout": dropout, "attention_dropout": dropout, **named, **({} if model else sizes)},
+        "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
+        "schedule": {"kind": "cosine", "warmup": min(1000, max(50, steps // 20)), "floor": 0.05},
+        "train": {
+            "tokens": tokens // n_parts,
+            "accumulation": n_parts,
+            "steps": steps,
+            "validate_every": every,
+            "save_every": every,
+            "log_every": min(50, every),
+            "patience": 10,
+            "ema": 0.99,
+        },
+    }
+    recipe = Recipe.parse(override(table, settings), "--set")
+    per_step = recipe.train.tokens * recipe.train.accumulation
+    console.print(
+        f"{n_chars:,} characters of training text: {recipe.model.preset or recipe.model.kind} of "
+        f"{recipe.model.n_layers} layers and width {recipe.model.d_model}, context {recipe.model.max_length:,}, "
+        f"{recipe.text.kind} tokens, {per_step:,} of them a step, {recipe.train.steps:,} steps (about "
+        f"{max(1, round(recipe.train.steps * per_step / n_tokens)):,} passes), peak learning rate "
+        f"{recipe.optim.lr:g}, on {where}"
+    )
+    return recipe
 
 
 def plan_finetune(

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from clearformer import auto, launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
+from clearformer.data.text import store_text
+from clearformer.data.windows import Windows
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
@@ -23,36 +26,46 @@ from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.translate import Translator
 from clearformer.loading import find, load, load_as
 from clearformer.recipe import Recipe
+from clearformer.tasks.causal_lm import measure_loss
 from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
 
 Name = str | Path
 Corpus = Name | tuple[Name, Name]
+Texts = Name | Sequence[Name]
 
 
 def plan(
     recipe: Name | None = None,
     *,
     pairs: Corpus | None = None,
-    valid: Corpus | None = None,
-    test: Corpus | None = None,
+    text: Texts | None = None,
+    valid: Corpus | Texts | None = None,
+    test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
     model: str | None = None,
     settings: Sequence[str] = (),
     device: str = "auto",
 ) -> Recipe:
-    """The recipe of a training: read from a file, or chosen from the pairs. Corpora are read, nothing is written."""
-    corpora = {split: corpus for split, corpus in (("train", pairs), ("valid", valid), ("test", test)) if corpus}
+    """The recipe of a training: read from a file, or chosen from the data. Corpora are read, nothing is written."""
+    if pairs is not None and text is not None:
+        raise ConfigError("both pairs and text are given", "train a translator on --pairs, a language model on --text")
+    splits = (("train", text if pairs is None else pairs), ("valid", valid), ("test", test))
+    corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if recipe is not None and corpora:
         raise ConfigError(
-            f"both a recipe, {recipe}, and pairs are given",
-            "a recipe says where its pairs are; two aligned files are joined by a comma: --pairs train.en,train.de",
+            f"both a recipe, {recipe}, and {'text is' if text is not None else 'pairs are'} given",
+            "a recipe says where its data is; two aligned files are joined by a comma: --pairs train.en,train.de",
         )
     if recipe is not None:
         chosen = [f"model.{auto.model_key(model)}={model}"] if model else []
         return Recipe.read(Path(recipe), [*chosen, *settings])
+    if text is not None:
+        paths = {split: [corpus] if isinstance(corpus, str | Path) else corpus for split, corpus in corpora.items()}
+        files = {split: {"path": tuple(map(Path, corpus))} for split, corpus in paths.items()}
+        return auto.plan_text(files, model, settings, device)
     if pairs is None:
-        raise ConfigError("there is nothing to train on", "give a recipe, or --pairs train.tsv")
+        raise ConfigError("there is nothing to train on", "give a recipe, --pairs train.tsv or --text book.txt")
     return auto.plan(sources_of(corpora, columns), model, settings, device)
 
 
@@ -60,8 +73,9 @@ def train(
     recipe: Name | Recipe | None = None,
     *,
     pairs: Corpus | None = None,
-    valid: Corpus | None = None,
-    test: Corpus | None = None,
+    text: Texts | None = None,
+    valid: Corpus | Texts | None = None,
+    test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
     model: str | None = None,
     out: Name | None = None,
@@ -75,7 +89,7 @@ def train(
     return an empty report.
     """
     if resume:
-        refuse_with_resume(recipe=recipe, pairs=pairs, valid=valid, test=test, model=model)
+        refuse_with_resume(recipe=recipe, pairs=pairs, text=text, valid=valid, test=test, model=model)
         chosen = saved_recipe(out, settings)
     elif isinstance(recipe, Recipe):
         chosen = recipe
@@ -83,6 +97,7 @@ def train(
         chosen = plan(
             recipe,
             pairs=pairs,
+            text=text,
             valid=valid,
             test=test,
             columns=columns,
@@ -153,6 +168,17 @@ def evaluate(
         count,
         **search,
     )
+
+
+def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str, Any]:
+    """How well a language model foresees text: loss (natural log, a token), perplexity, tokens."""
+    writer = load_as(LanguageModel, model, device)
+    recipe = Recipe.read(find(model) / "recipe.toml")
+    source = recipe.data.train.changed(path=tuple(map(Path, [text] if isinstance(text, str | Path) else text)))
+    with TemporaryDirectory() as folder:
+        store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors")
+        length = recipe.data.length or recipe.model.max_length
+        return measure_loss(writer.model, Windows(store, length, max(1, recipe.train.tokens // length)), writer.device)
 
 
 def generate(model: Name, prompts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[list[Continuation]]:

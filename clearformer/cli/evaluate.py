@@ -6,13 +6,16 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Beam, ColumnPair, Device, Json, LengthPenalty, Model, Pairs, columns, corpus
+from clearformer.cli.options import Beam, ColumnPair, Device, Json, LengthPenalty, Model, columns, corpus, files
 
 
 @app.command()
 def evaluate(
     model: Model,
-    pairs: Pairs,
+    pairs: Annotated[
+        str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
     refs: Annotated[list[Path], typer.Option("--refs", metavar="FILE", help="More references; repeatable.")] = [],  # noqa: B006
     column: ColumnPair = "0,1",
     beam: Beam = None,
@@ -25,13 +28,14 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Score a translator on pairs: BLEU and chrF.
+    """Score a model on pairs (BLEU, chrF) or text (perplexity).
 
-    The numbers are sacrebleu's, with the signatures that make them comparable.
+    BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 
     \b
     clearformer evaluate --model runs/m30k --pairs test.tsv
     clearformer evaluate --model runs/m30k --pairs test.en,test.de --refs more.de --json
+    clearformer evaluate --model runs/shakespeare --text sonnets.txt
     """
     from json import dumps
 
@@ -39,14 +43,23 @@ def evaluate(
 
     from clearformer import verbs
     from clearformer.checkpoint import write_text
+    from clearformer.errors import ConfigError
     from clearformer.training.journal import console
 
+    if (pairs is None) == (text is None):
+        raise ConfigError(
+            "there must be either pairs or text to evaluate on", "give --pairs test.tsv, or --text book.txt"
+        )
+    if text is not None:
+        found = verbs.evaluate_text(model, files(text) or [], device=device)
+        print(dumps(found) if json else f"perplexity {found['perplexity']:.4f}\n{found['tokens']:,} tokens")
+        return
     search = {"beam": beam, "length_penalty": length_penalty}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("translating", total=None)
         result = verbs.evaluate(
             model,
-            corpus(pairs) or pairs,
+            corpus(str(pairs)) or str(pairs),
             refs,
             columns=columns(column),
             tokenize=tokenize,

@@ -30,7 +30,7 @@ def generate(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Continue prompts with a language model, as it writes.
+    """Continue prompts, shown as they are written.
 
     \b
     clearformer generate --model runs/shakespeare --prompt "ROMEO:"

@@ -41,6 +41,11 @@ def corpus(text: str | None) -> str | tuple[str, str] | None:
     return (str(parts[0]), str(parts[1])) if len(parts) == 2 else text
 
 
+def files(text: str | None) -> list[str] | None:
+    """One file, or several joined by commas."""
+    return None if text is None else [text] if Path(text).exists() else text.split(",")
+
+
 def columns(text: str) -> tuple[int, int] | tuple[str, str]:
     """ "0,1" or "en,de"."""
     parts = [part.strip() for part in text.split(",")]

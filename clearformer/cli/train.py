@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import ColumnPair, Device, Json, Out, Set, Test, Valid, columns, corpus
+from clearformer.cli.options import ColumnPair, Device, Json, Out, Set, Test, Valid, columns, corpus, files
 
 
 @app.command()
@@ -16,6 +16,10 @@ def train(
     pairs: Annotated[
         str | None,
         typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
     ] = None,
     valid: Valid = None,
     test: Test = None,
@@ -31,13 +35,14 @@ def train(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train a translator on sentence pairs.
+    """Train a translator on pairs, or a language model on text.
 
     Without a recipe, everything is chosen from the data and said aloud. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv
     clearformer train --pairs train.en,train.de --dry-run
+    clearformer train --text book.txt
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml
@@ -46,10 +51,12 @@ def train(
 
     from clearformer import verbs
 
+    split = files if text is not None else corpus
     given: dict[str, Any] = {
         "pairs": corpus(pairs),
-        "valid": corpus(valid),
-        "test": corpus(test),
+        "text": files(text),
+        "valid": split(valid),
+        "test": split(test),
         "columns": columns(column),
         "model": model,
         "settings": settings,

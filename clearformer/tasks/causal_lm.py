@@ -93,11 +93,19 @@ class CausalLMTask:
     def test(self, device: torch.device) -> dict[str, Any]:
         if not (self.run.data / "test.safetensors").exists():
             return {}
-        model, windows = load_as(LanguageModel, self.run.path, str(device)).model, self.windows("test")
-        with torch.no_grad(), autocast(device, self.recipe.train.precision):
-            loss = tell_loss(CausalLM(CausalLMConfig()), model, map(windows.batch, windows.whole()), device)
-        console.print(f"test: loss {loss:.4f}, perplexity {exp(loss):.2f} on {windows.n_tokens:,} tokens")
-        return {"loss": loss, "perplexity": exp(loss), "tokens": windows.n_tokens}
+        model = load_as(LanguageModel, self.run.path, str(device)).model
+        scores = measure_loss(model, self.windows("test"), device)
+        console.print(
+            f"test: loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f} on {scores['tokens']:,} tokens"
+        )
+        return scores
+
+
+@torch.no_grad()
+def measure_loss(model: nn.Module, windows: Windows, device: torch.device) -> dict[str, Any]:
+    """Over every token of a text, each predicted once, from at most a window before it."""
+    loss = tell_loss(CausalLM(CausalLMConfig()), model, map(windows.batch, windows.whole()), device)
+    return {"loss": loss, "perplexity": exp(loss), "tokens": windows.n_tokens}
 
 
 class TextSteps:

@@ -1,0 +1,131 @@
+"""generate, score, fill, repair, evaluate and train --text, through the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clearformer
+
+RHYME = "one two buckle my shoe\nthree four knock at the door\n"
+SIZES = [
+    "model.n_layers=2",
+    "model.n_heads=2",
+    "model.d_model=28",
+    "model.d_ff=46",
+    "model.max_length=61",
+    "train.tokens=610",
+    "optim.lr=0.02",
+    "schedule.warmup=5",
+    "train.steps=200",
+    "train.validate_every=100",
+    "train.ema=0.9",
+    "model.dropout=0",
+    "model.attention_dropout=0",
+]
+
+
+@pytest.fixture(scope="session")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    path.write_text(RHYME * 61)
+    return path
+
+
+@pytest.fixture(scope="session")
+def poet(book: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model that has learnt two lines."""
+    folder = tmp_path_factory.mktemp("runs") / "poet"
+    clearformer.train(text=book, out=folder, settings=SIZES, device="cpu")
+    return folder
+
+
+def test_generate_writes_after_the_prompt(cli, poet: Path) -> None:
+    shown = cli("generate", "--model", poet, "--temperature", "0", "--max-new", "13", "--prompt", "one two")
+    assert (shown.code, shown.out) == (0, "one two buckle my sh\n")
+    assert cli("generate", "--model", poet, "--temperature", 0, "--stop", " my", "one two").out == "one two buckle\n"
+    lines = cli("generate", "--model", poet, "--temperature", 0, "--max-new", 5, stdin=b"one two\nthree\n").out
+    assert lines == "one two buck\nthree four\n"
+
+
+def test_generate_as_json_has_every_sample(cli, poet: Path) -> None:
+    arguments = ("generate", "--model", poet, "--n", 3, "--seed", 7, "--max-new", 9, "--json", "one", "three")
+    rows = json.loads(cli(*arguments).out)["continuations"]
+    assert [row["prompt"] for row in rows] == ["one"] * 3 + ["three"] * 3
+    assert rows == json.loads(cli(*arguments).out)["continuations"]
+    for row in rows:
+        assert sum(row["logprobs"]) == pytest.approx(row["logprob"], abs=1e-5)
+        assert row["ended"] in ("length", "eos")
+    told = clearformer.generate(poet, ["one", "three"], n=3, seed=7, max_new=9, temperature=0.8)
+    assert [one.text for some in told for one in some] == [row["text"] for row in rows]
+
+
+def test_score_ranks_and_says_how(cli, poet: Path) -> None:
+    rows = json.loads(cli("score", "--model", poet, "--json", "knock at the shoe", "knock at the door").out)
+    assert [row["text"] for row in rows] == ["knock at the door", "knock at the shoe"]
+    assert set(rows[0]) == {"text", "logprob", "tokens", "perplexity"}
+    assert rows[0]["logprob"] > rows[1]["logprob"]
+    assert cli("score", "--model", poet, "knock at the door").out.split("\t")[1:] == [
+        "17",
+        f"{rows[0]['perplexity']:.4f}",
+        "knock at the door\n",
+    ]
+
+
+def test_score_judges_translations_by_their_source(cli, run: Path, poet: Path) -> None:
+    rows = json.loads(
+        cli("score", "--model", run, "--json", "--source", "the dog sees a tree.", "le chien voit un arbre.").out
+    )
+    expected = clearformer.load(run).score(["the dog sees a tree."], ["le chien voit un arbre."])
+    assert rows[0]["logprob"] == pytest.approx(expected[0], abs=1e-5)
+    for model, more, said in ((run, (), "is a translator"), (poet, ("--source", "x"), "is no translator")):
+        refused = cli("score", "--model", model, *more, "le chien")
+        assert refused.code == 1
+        assert said in refused.err
+
+
+def test_fill_and_repair_find_the_word(cli, poet: Path) -> None:
+    filled = json.loads(cli("fill", "--model", poet, "--json", "three four ___ at the door").out)
+    assert filled[0]["word"] == "knock"
+    repaired = json.loads(cli("repair", "--model", poet, "--json", "three four at the door").out)
+    assert (repaired[0]["word"], repaired[0]["position"]) == ("knock", 2)
+    given = cli("fill", "--model", poet, "--candidates", "shoe,door", "three four knock at the ___")
+    assert [line.split("\t")[2] for line in given.out.splitlines()] == ["door", "shoe"]
+    assert "no gap" in cli("fill", "--model", poet, "three four").err
+
+
+def test_evaluate_tells_the_perplexity_of_a_text(cli, poet: Path, book: Path) -> None:
+    told = json.loads(cli("evaluate", "--model", poet, "--text", book, "--json", "--device", "cpu").out)
+    assert told["tokens"] == len(RHYME) * 61 + 1
+    assert 1.0 < told["perplexity"] < 3.0
+    assert cli("evaluate", "--model", poet, "--text", book, "--device", "cpu").out.startswith("perplexity 1.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "--text", "BOOK", "--pairs", "BOOK"), "both pairs and text are given"),
+        (("train", "--text", "BOOK", "--model", "transformer-tiny"), "transformer-tiny is a model for translation"),
+        (("train", "--pairs", "BOOK", "--model", "gpt2"), "gpt2 is a model for causal-lm"),
+        (("train", "--text", "none.txt"), "none.txt does not exist"),
+        (("translate", "--model", "POET", "x"), "is a language model, not a translator"),
+        (("generate", "--model", "RUN", "x"), "is a translator, not a language model"),
+        (("evaluate", "--model", "POET"), "either pairs or text"),
+        (("generate", "--model", "POET", "one two " * 30), "reads at most 61"),
+    ],
+)
+def test_mistakes(cli, book: Path, poet: Path, run: Path, arguments: tuple[str, ...], said: str) -> None:
+    places = {"BOOK": book, "POET": poet, "RUN": run}
+    result = cli(*(places.get(argument, argument) for argument in arguments))
+    assert result.code == 1
+    assert said in result.err
+    assert "\nhint: " in result.err
+    assert "Traceback" not in result.err
+
+
+def test_zero_configuration_says_what_it_chose(cli, book: Path) -> None:
+    shown = cli("train", "--text", book, "--dry-run", "--json", "--device", "cpu")
+    assert "characters of training text: gpt of 4 layers and width 128" in " ".join(shown.err.split())
+    recipe = json.loads(shown.out)
+    assert (recipe["text"]["kind"], recipe["text"]["whitespace"]) == ("char", "keep")
+    assert recipe["model"]["kind"] == "gpt"
