@@ -40,9 +40,11 @@ class Positions(nn.Module):
         return None
 
 
-def frequencies(width: int, base: float = 10000.0, dtype: torch.dtype = torch.float64) -> Tensor:
+def frequencies(
+    width: int, base: float = 10000.0, dtype: torch.dtype = torch.float64, device: torch.device | None = None
+) -> Tensor:
     """ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1: from a turn in 2π tokens to one in 2π·base."""
-    return base ** (-torch.arange(0, width, 2, dtype=dtype) / width)
+    return base ** (-torch.arange(0, width, 2, dtype=dtype, device=device) / width)
 
 
 def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tensor:
@@ -99,11 +101,13 @@ class Rotary(Positions):
 
     def __init__(self, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
-        self.omega: Tensor
-        self.register_buffer("omega", frequencies(d_head, base).to(torch.get_default_dtype()), persistent=False)
+        self.d_head, self.base = d_head, base
 
     def rotation(self, positions: Tensor) -> Rotation:
-        angles = positions[..., None] * self.omega  # (T, K/2) or (B, T, K/2)
+        # Not a buffer, which would be rounded with the model: an angle of 2,000 turns has no fraction in bfloat16.
+        exact = torch.float32 if positions.device.type == "mps" else torch.float64
+        omega = frequencies(self.d_head, self.base, exact, positions.device)
+        angles = positions[..., None] * omega  # (T, K/2) or (B, T, K/2)
         if angles.dim() == 3:
             angles = angles[:, None]  # (B, 1, T, K/2), one for all heads
         return angles.cos(), angles.sin()

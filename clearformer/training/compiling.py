@@ -12,10 +12,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clearformer.data.batch import Batch
+from clearformer.data.batch import Tensors
 
 How = Literal["off", "blocks", "whole"]
-Objective = Callable[[nn.Module, Batch], Any]  # -> (total: Tensor, count: int)
+Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 
 
 def compiled(objective: Objective, model: nn.Module, how: How) -> Objective:
@@ -30,10 +30,11 @@ def compiled(objective: Objective, model: nn.Module, how: How) -> Objective:
 
     # Tensors alone cross the border: a count of tokens would be compiled in as a constant, a graph for each count.
     @torch.compile
-    def total(model: nn.Module, source: Tensor, mask: Tensor, target: Tensor, labels: Tensor) -> Tensor:
-        return objective(model, Batch(source, mask, target, labels, n_tokens=0))[0]
+    def total(model: nn.Module, kind: Callable[..., Tensors], tensors: dict[str, Tensor | None]) -> Tensor:
+        return objective(model, kind(**tensors, n_tokens=0))[0]
 
-    def run(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        return total(model, batch.source, batch.source_mask, batch.target, batch.labels), batch.n_tokens
+    def run(model: nn.Module, batch: Tensors) -> tuple[Tensor, int]:
+        tensors = {name: value for name, value in vars(batch).items() if name != "n_tokens"}
+        return total(model, type(batch), tensors), batch.n_tokens
 
     return run

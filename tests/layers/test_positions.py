@@ -198,3 +198,11 @@ def test_bias_is_the_number_of_the_bucket() -> None:
     relative = Relative(H, is_causal=True)
     bias = relative.bias(torch.tensor([2]), torch.arange(S))  # two behind, one behind, here, ahead, ahead
     assert bias[:, 0].T.equal(relative.weight.weight[[2, 1, 0, 0, 0]])
+
+
+def test_angles_are_exact_whatever_the_model_is_cast_to() -> None:
+    positions = torch.tensor([2, 1999])
+    exact, half = Rotary(10), Rotary(10).to(torch.bfloat16)
+    for ours, theirs in zip(exact.rotation(positions), half.rotation(positions)):
+        exactly(ours, theirs)
+    exactly(exact.rotation(positions)[0], (positions[:, None] * frequencies(10)).cos())

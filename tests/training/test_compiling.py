@@ -1,0 +1,48 @@
+"""Compiled training says what plain training says, for every kind of batch."""
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+
+from clearformer import registry
+from clearformer.data.batch import Batch, TextBatch
+from clearformer.training.compiling import How, compiled
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore:The .grad attribute:UserWarning"),
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="needs a C++ compiler"),
+]
+SIZES = {"d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11, "dropout": 0.0}
+
+
+def case(name: str) -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    tokens = torch.randint(3, 23, (2, 7))
+    if name == "gpt":
+        sizes = {**SIZES, "vocab": 23, "n_layers": 2, "attention_dropout": 0.0}
+        batch: Any = TextBatch(tokens, tokens.flip(1))
+    else:
+        sizes = {**SIZES, "source_vocab": 23, "target_vocab": 23, "n_encoder_layers": 1, "n_decoder_layers": 1}
+        batch = Batch(tokens, tokens > 3, tokens.flip(0), tokens)
+    kind = registry.resolve("model", name)
+    model = kind(kind.Config(**sizes))
+    objective = registry.resolve("objective", model.task)
+    return model, objective(objective.Config()), batch
+
+
+@pytest.mark.parametrize(("name", "how"), [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks")])
+def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
+    results = []
+    for chosen in ("off", how):
+        model, objective, batch = case(name)
+        total, count = compiled(objective, model, chosen)(model, batch)
+        total.backward()
+        results.append((total.detach(), count, [p.grad for p in model.parameters()]))
+    (ours, n, grads), (theirs, m, others) = results
+    assert n == m == batch.n_tokens
+    torch.testing.assert_close(ours, theirs)
+    for a, b in zip(grads, others):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
