@@ -101,9 +101,11 @@ class Recipe:
                 f"{where}: data.filter.max_tokens = {longest} keeps pairs too long for model.max_length = {room}",
                 f"set data.filter.max_tokens = {room - 1}, or model.max_length = {longest + 1}",
             )
-        if getattr(self.model, "share", None) == "all" and not self.text.shared and self.text.file is None:
+        share = getattr(self.model, "share", None)
+        if share in ("embeddings", "all") and not self.text.shared and self.text.file is None:
             raise ConfigError(
-                f'{where}: text.shared = false makes two vocabularies, but model.share = "all" ties their embeddings',
+                f"{where}: text.shared = false makes two vocabularies, "
+                f'but model.share = "{share}" ties their embeddings',
                 'set model.share = "decoder", or text.shared = true',
             )
 

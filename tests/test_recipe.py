@@ -26,6 +26,8 @@ def test_two_vocabularies_are_not_tied() -> None:
     with pytest.raises(ConfigError, match=r"x\.toml: text\.shared = false makes two vocabularies") as caught:
         parse(text={"shared": False}, model={"source_vocab": 97, "target_vocab": 97})
     assert caught.value.hint == 'set model.share = "decoder", or text.shared = true'
+    with pytest.raises(ConfigError, match=r'model\.share = "embeddings" ties'):
+        parse(text={"shared": False}, model={"share": "embeddings"})
     for tables in (
         {"text": {"shared": False}, "model": {"share": "decoder"}},
         {"text": {"shared": False, "file": "tokenizer.json"}},  # one file is one vocabulary

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal
 
 from pydantic import Field
+from torch import nn
 
 from clearformer.config import Config
 from clearformer.layers.attention import Core, MultiHeadAttention
@@ -62,9 +63,13 @@ class StackConfig(Config):
         return self.residual == "pre" if self.final_norm is None else self.final_norm
 
 
+def build_norm(config: StackConfig) -> nn.Module:
+    return NORMS[config.norm](config.d_model, **({} if config.norm_eps is None else {"eps": config.norm_eps}))
+
+
 def build_stack(config: StackConfig, n_layers: int, core: Core, is_causal: bool, has_cross: bool = False) -> Stack:
     c = config
-    norm = partial(NORMS[c.norm], c.d_model, **({} if c.norm_eps is None else {"eps": c.norm_eps}))
+    norm = partial(build_norm, c)
 
     def residual() -> PreNorm:
         return RESIDUALS[c.residual](norm(), c.dropout)

@@ -33,14 +33,21 @@ class TransformerConfig(StackConfig):
     target_vocab: int = Field(37000, gt=0, description="entries; taken from the tokenizer when training")
     n_encoder_layers: int = Field(6, gt=0)
     n_decoder_layers: int = Field(6, gt=0)
-    share: Literal["none", "decoder", "all"] = "all"  # embeddings: untied; head = target; head = target = source
+    share: Literal["none", "decoder", "embeddings", "all"] = Field(
+        "all", description="tables that are one: none; head = target; target = source; head = target = source"
+    )
     scale_embedding: bool = Field(True, description="multiply embeddings by √d_model, as the paper does")
+    scale_head: bool = Field(False, description="divide what the head reads by √d_model, as T5 does")
     head_bias: bool = False
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
-        if self.share == "all" and self.source_vocab != self.target_vocab:
-            raise ValueError('share = "all" needs one vocabulary for both sides; set share = "decoder"')
+        if self.shares_embeddings and self.source_vocab != self.target_vocab:
+            raise ValueError(f'share = "{self.share}" needs one vocabulary for both sides; set share = "decoder"')
+
+    @property
+    def shares_embeddings(self) -> bool:
+        return self.share in ("embeddings", "all")
 
 
 class Transformer(nn.Module):
@@ -58,8 +65,8 @@ class Transformer(nn.Module):
         self.apply(xavier)
         embedding = partial(TokenEmbedding, d_model=config.d_model, scale=config.scale_embedding)
         self.target_embedding = embedding(config.target_vocab)
-        self.source_embedding = self.target_embedding if config.share == "all" else embedding(config.source_vocab)
-        tied = None if config.share == "none" else self.target_embedding
+        self.source_embedding = self.target_embedding if config.shares_embeddings else embedding(config.source_vocab)
+        tied = self.target_embedding if config.share in ("decoder", "all") else None
         self.unembedding = Unembedding(config.d_model, config.target_vocab, config.head_bias, tied)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -70,7 +77,7 @@ class Transformer(nn.Module):
         return self.decode(batch.target, self.encode(batch.source, batch.source_mask), batch.source_mask)
 
     def head(self, hidden: Tensor) -> Tensor:
-        return self.unembedding(hidden)
+        return self.unembedding(hidden * self.config.d_model**-0.5 if self.config.scale_head else hidden)
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """source (B, S), source_mask (B, S) True at tokens, None if there is no padding -> memory (B, S, D)."""

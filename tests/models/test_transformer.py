@@ -34,6 +34,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "shared-keys": {"n_heads": 6, "n_kv_heads": 2, "positions": {"kind": "rotary"}},
     "swiglu-rms": {"activation": "swiglu", "norm": "rms", "bias": False, "share": "none"},
     "unscaled-gelu": {"scale_embedding": False, "activation": "gelu"},
+    "own-head": {"share": "embeddings"},
+    "scaled-head": {"scale_head": True},
     "two-vocabularies": {"share": "decoder", "source_vocab": 19, "head_bias": True},
 }
 
@@ -88,13 +90,19 @@ def test_the_paper_counts_65_million() -> None:
     assert n == pytest.approx(65e6, rel=0.05)
 
 
-@pytest.mark.parametrize(("share", "n_tables"), [("none", 3), ("decoder", 2), ("all", 1)])
+@pytest.mark.parametrize(("share", "n_tables"), [("none", 3), ("decoder", 2), ("embeddings", 2), ("all", 1)])
 def test_shared_tables_are_one_parameter(share: str, n_tables: int) -> None:
     model = build(share=share)
     tables = [p for p in model.parameters() if p.shape == (V, 12)]
     assert len(tables) == n_tables
-    assert (model.unembedding.weight is model.target_embedding.weight) == (share != "none")
-    assert (model.source_embedding is model.target_embedding) == (share == "all")
+    assert (model.unembedding.weight is model.target_embedding.weight) == (share in ("decoder", "all"))
+    assert (model.source_embedding is model.target_embedding) == (share in ("embeddings", "all"))
+
+
+def test_a_scaled_head_reads_less() -> None:
+    loud, pairs = build(), batch([S], [T])
+    quiet = build(scale_head=True)
+    exactly(quiet(pairs) * 12**0.5, loud(pairs))
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,7 @@ def test_shared_tables_are_one_parameter(share: str, n_tables: int) -> None:
             "max_distance = 16 must be more than half of n_buckets = 32",
         ),
         ({"source_vocab": 19}, "one vocabulary for both sides"),
+        ({"source_vocab": 19, "share": "embeddings"}, 'share = "embeddings" needs one vocabulary for both sides'),
         ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even width of the heads, not 3"),
     ],
 )

@@ -105,8 +105,11 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
     """config.json of the same model, where Marian has one."""
     fields = written_out(config)
-    fit(fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5}, "Marian")
-    with_decoder, with_head = {share: tied for tied, share in SHARE.items()}[config.share]
+    fit(fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian")
+    ties = {share: tied for tied, share in SHARE.items()}
+    if config.share not in ties:
+        raise CheckpointError(f"Marian knows no model with share = {config.share}", f"known are: {', '.join(ties)}")
+    with_decoder, with_head = ties[config.share]
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],

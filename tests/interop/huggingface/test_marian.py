@@ -188,6 +188,8 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"attention_scale": 1.0}, "attention_scale"),
         ({"first_norm": True}, "first_norm"),
         ({"norm_eps": 1e-12}, "norm_eps"),
+        ({"scale_head": True}, "scale_head"),
+        ({"share": "embeddings"}, "share = embeddings"),
     ],
 )
 def test_configurations_marian_cannot_express_are_refused(fields: dict[str, Any], named: str) -> None:
