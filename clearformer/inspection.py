@@ -53,7 +53,10 @@ def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
 
 
 def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
-    """One forward pass; every module that has parameters of its own, or attends, becomes a row in order of use."""
+    """One forward pass; every module that has parameters of its own, or attends, becomes a row in order of use.
+
+    Those that the pass does not use, such as BERT's pooler, come last, without an output.
+    """
     rows, handles = Rows(), []
 
     def hook(name: str) -> Any:
@@ -70,6 +73,8 @@ def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
         elif any(True for _ in module.parameters(recurse=False)):
             handles.append(module.register_forward_hook(hook(name)))
     model(batch)
+    for name, module in model.named_modules():
+        rows.rest(name, module)
     for handle in handles:
         handle.remove()
     return list(rows.by_name.values())
@@ -88,6 +93,11 @@ class Rows:
         before = self.by_name.get(name, Layer(name, [], 0, 0))
         n_parameters = before.parameters + sum(p.numel() for p in own)
         self.by_name[name] = Layer(name, list(output.shape), n_parameters, before.multiplications + products)
+
+    def rest(self, name: str, owner: nn.Module) -> None:
+        """A row for parameters that were not met."""
+        if any(id(p) not in self.counted for p in owner.parameters(recurse=False)):
+            self.add(name, torch.empty(()), 0, owner)
 
 
 class CountingCore:

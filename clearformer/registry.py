@@ -14,11 +14,14 @@ from clearformer.errors import ConfigError, suggest
 
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {
+        "bert": "clearformer.models.bert:Bert",
         "gpt": "clearformer.models.gpt:GPT",
+        "t5": "clearformer.models.t5:T5",
         "transformer": "clearformer.models.transformer:Transformer",
     },
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
+        "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {

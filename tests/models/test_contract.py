@@ -22,6 +22,11 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_heads": 5, "max_length": 11,
     },
     "gpt": {"vocab": V, "n_layers": 3, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
+    "bert": {"vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
+    "t5": {
+        "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
+        "n_heads": 5, "d_head": 3,
+    },
 }  # fmt: skip
 
 every_model = pytest.mark.parametrize("name", registry.names("model"))
@@ -156,7 +161,7 @@ def test_a_preset_says_only_what_differs_and_is_kept_by_name(name: str) -> None:
     config = model_config(name)
     assert config.preset == name
     for key, value in presets()[name].items():
-        assert getattr(config, key) == value
+        assert config.changed(**{key: value}) == config
 
 
 def test_presets_grow() -> None:

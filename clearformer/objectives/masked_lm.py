@@ -1,0 +1,51 @@
+"""Masked language modelling: say the words that were hidden, from those around them (Devlin et al. 2019, section 3.1).
+
+    loss = − Σ_m log p(x_m | x̂),    m over the positions that are asked for, x̂ the text with some of them hidden
+
+When a batch also says which rows' second text follows the first, the next-sentence loss is added. After the division
+by the n positions asked for, the sum is the paper's: mean over words + mean over the batch's B rows. So here
+
+    total = Σ words + n · (1/B) Σ rows
+
+The head is computed only where something is asked, about one position in seven.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.config import Config
+from clearformer.data.batch import IGNORE, EncoderBatch
+from clearformer.objectives.cross_entropy import Loss
+
+
+class MaskedLMConfig(Config):
+    """[objective]"""
+
+    kind: str = "masked-lm"
+
+
+class MaskedLM:
+    """Of a batch without labels only the next-sentence loss is left, and n is the number of its rows."""
+
+    Config = MaskedLMConfig
+    task = "masked-lm"
+
+    def __init__(self, config: MaskedLMConfig) -> None:
+        self.config = config
+
+    def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
+        hidden = model.hidden(batch)  # type: ignore[operator]
+        total = hidden.new_zeros(())
+        if batch.labels is not None:
+            asked = batch.labels != IGNORE  # (B, T)
+            total = cross_entropy(model.head(hidden[asked]), batch.labels[asked], "sum")  # type: ignore[operator]
+        if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
+            scores = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
+            total = total + batch.n_tokens * cross_entropy(scores, batch.classes, "mean")
+        return Loss(total, batch.n_tokens)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
+    """logits (n, V), labels (n,) -> (), in float32 at least."""
+    return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), labels, reduction=reduction)
