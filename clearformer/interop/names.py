@@ -74,6 +74,17 @@ def to_theirs(
     return theirs
 
 
+def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str) -> dict[str, Tensor]:
+    """Without those tensors that repeat another: copy -> original. A copy whose original is absent takes its name."""
+    kept = dict(theirs)
+    for name, original in copies.items():
+        if name in kept and not torch.equal(copy := kept.pop(name), kept.setdefault(original, copy)):
+            raise CheckpointError(
+                f"{where}: `{name}` differs from `{original}`", "only a model in which the two are one can be imported"
+            )
+    return kept
+
+
 def check(tensors: Collection[str], expected: Collection[str], where: str) -> None:
     """Exactly these tensors and no others."""
     missing, extra = sorted(set(expected) - set(tensors)), sorted(set(tensors) - set(expected))

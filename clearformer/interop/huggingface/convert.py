@@ -6,14 +6,17 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface import gpt2, llama, marian, openai_gpt
+from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, roberta, t5
 from clearformer.interop.huggingface.folder import read_json
 
 CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_folder and export_folder
+    "bert": bert,
     "gpt2": gpt2,
     "llama": llama,
     "marian": marian,
     "openai-gpt": openai_gpt,
+    "roberta": roberta,
+    "t5": t5,
 }
 
 

@@ -1,0 +1,151 @@
+"""T5 and T5 1.1 (T5ForConditionalGeneration), to ours and back.
+
+What would surprise: the distances' biases lie in the first block of either stack, and all blocks use them; one
+vocabulary serves both sides; decoding starts with the padding token, so that is what a search takes as `first`. Whether
+the head has a table of its own is told by the tensors, and whether it divides by √D by `scale_decoder_outputs` or, in
+older files, by `tie_word_embeddings`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.settings import fit, our_settings, our_word, their_word, written_out
+from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs, without_copies
+from clearformer.models.t5 import T5Config
+
+CONFIG = {
+    "vocab_size": "source_vocab",
+    "num_layers": "n_encoder_layers",
+    "num_decoder_layers": "n_decoder_layers",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "num_heads": "n_heads",
+    "d_kv": "d_head",
+    "feed_forward_proj": "activation",
+    "layer_norm_epsilon": "norm_eps",
+    "dropout_rate": "dropout",
+    "n_positions": "max_length",
+}
+ACTIVATIONS = {  # a gate with any other name for the same, such as gated-gelu_new, is not in use
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "silu": "silu",
+    "gated-gelu": "geglu-tanh",
+    "gated-silu": "swiglu",
+}
+FIXED: dict[str, Any] = {  # what every T5 is
+    "residual": "pre",
+    "first_norm": False,
+    "final_norm": True,
+    "norm": "rms",
+    "bias": False,
+    "head_bias": False,
+    "attention_scale": 1.0,
+    "scale_embedding": False,
+}
+POSITIONS = {"n_buckets": "relative_attention_num_buckets", "max_distance": "relative_attention_max_distance"}
+
+SHARED = "shared.weight"
+COPIES = {f"{side}.embed_tokens.weight": SHARED for side in ("encoder", "decoder")}
+UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # in some files, read by nobody
+WEIGHT = ("weight",)
+ATTENTION: Table = {"qkv.": ("q.", "k.", "v."), "out.": "o."}
+SELF: Table = {**inside("attn.", "layer.0.SelfAttention.", ATTENTION), "add_attn.norm.": "layer.0.layer_norm."}
+CROSS: Table = {**inside("cross.", "layer.1.EncDecAttention.", ATTENTION), "add_cross.norm.": "layer.1.layer_norm."}
+PLAIN: Table = {"mlp.up.": "DenseReluDense.wi.", "mlp.down.": "DenseReluDense.wo.", "add_mlp.norm.": "layer_norm."}
+GATED: Table = {**PLAIN, "mlp.up.": ("DenseReluDense.wi_0.", "DenseReluDense.wi_1.")}
+
+
+def import_folder(folder: Path) -> tuple[T5Config, dict[str, Tensor]]:
+    """A T5 as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    config = import_config(read_config(folder, "t5"), str(folder / "config.json"))
+    weights = tables_once(read_weights(folder), str(folder))
+    config = config.changed(share="embeddings" if HEAD in weights else "all")
+    return config, import_weights(weights, config, str(folder))
+
+
+def export_folder(folder: Path, config: T5Config, weights: Mapping[str, Tensor], pad: int, eos: int) -> None:
+    """The folder that `T5ForConditionalGeneration.from_pretrained` reads; decoding starts with `pad`."""
+    theirs = export_weights(weights, config)
+    write_folder(folder, {**export_config(config, pad, eos), **precision(theirs)}, theirs)
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
+    """What config.json says, of a model with one table; what our configuration has no word for is refused."""
+    usual = {"num_decoder_layers": theirs.get("num_layers"), "n_positions": 512, "feed_forward_proj": "relu"}
+    usual |= {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6}
+    theirs = {**usual, **{name: value for name, value in theirs.items() if value is not None}}
+    ours = our_settings(theirs, CONFIG, where)
+    return T5Config.parse(
+        {
+            **ours,
+            **FIXED,
+            "activation": our_word(ours["activation"], ACTIVATIONS, where),
+            "target_vocab": ours["source_vocab"],
+            "attention_dropout": ours["dropout"],
+            "activation_dropout": ours["dropout"],
+            "positions": {"kind": "t5", **{own: theirs[name] for own, name in POSITIONS.items()}},
+            "share": "all",
+            "scale_head": theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True)),
+        },
+        where,
+    )
+
+
+def export_config(config: T5Config, pad: int, eos: int) -> dict[str, Any]:
+    """config.json of the same model, where T5 has one."""
+    rate, fields = config.dropout, written_out(config)
+    one_rate = {"attention_dropout": rate, "activation_dropout": rate}
+    fit(fields, {**FIXED, **one_rate, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
+    if not config.shares_embeddings:
+        raise CheckpointError(f"T5 knows no model with share = {config.share}", "known are: embeddings, all")
+    return {
+        "model_type": "t5",
+        "architectures": ["T5ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        **{name: fields[own] for name, own in CONFIG.items()},
+        **{name: getattr(config.positions, own) for own, name in POSITIONS.items()},
+        "feed_forward_proj": their_word(config.activation, ACTIVATIONS, "T5"),
+        "scale_decoder_outputs": config.scale_head,
+        "tie_word_embeddings": config.scale_head,  # older versions have one switch for scale and tie
+        "pad_token_id": pad,
+        "eos_token_id": eos,
+        "decoder_start_token_id": pad,
+    }
+
+
+def tables_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The shared table under one name; the head's stays if it is another."""
+    kept = without_copies({name: tensor for name, tensor in theirs.items() if name != UNUSED}, COPIES, where)
+    is_shared = HEAD in kept and torch.equal(kept[HEAD], kept.get(SHARED, kept[HEAD]))
+    return without_copies(kept, {HEAD: SHARED}, where) if is_shared else kept
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: T5Config, where: str) -> dict[str, Tensor]:
+    return to_ours(tables_once(theirs, where), tensor_rows(config), where)
+
+
+def export_weights(ours: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
+    return to_theirs(ours, tensor_rows(config), "the model")
+
+
+def tensor_rows(config: T5Config) -> Rows:
+    forward = GATED if config.activation in ("geglu-tanh", "swiglu") else PLAIN
+    blocks = {"encoder": {**SELF, **inside("", "layer.1.", forward)}}
+    blocks["decoder"] = {**SELF, **CROSS, **inside("", "layer.2.", forward)}
+    rows: Rows = {"target_embedding.weight": (SHARED,)}
+    for side, n_layers in (("encoder", config.n_encoder_layers), ("decoder", config.n_decoder_layers)):
+        first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        rows |= {
+            f"{side}.positions.weight.weight": (first,),
+            f"{side}.norm.weight": (f"{side}.final_layer_norm.weight",),
+        }
+        rows |= block_rows(f"{side}.blocks.", f"{side}.block.", n_layers, blocks[side], WEIGHT)
+    return rows if config.share == "all" else {**rows, "unembedding.weight": (HEAD,)}
