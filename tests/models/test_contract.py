@@ -174,3 +174,9 @@ def test_presets_grow() -> None:
     assert sizes == sorted(sizes)
     # Table 3 of the paper, in millions: base 65, big 213. It has one vocabulary of about 37,000.
     assert sizes[2:] == [pytest.approx(65e6, rel=0.05), pytest.approx(213e6, rel=0.05)]
+
+
+def test_the_notes_slip_in_berts_heads() -> None:
+    """They say ten; 768 features do not divide by ten."""
+    config = model_config("bert-base")
+    assert (config.n_heads, config.head_width) == (12, 64)
