@@ -14,6 +14,7 @@ from clearformer.layers.linear import pack
 from clearformer.prepare import load_tokenizers
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
+from clearformer.text import Tokenizer
 from clearformer.training.precision import pick_device
 
 Handle = TypeVar("Handle", Translator, LanguageModel)
@@ -73,7 +74,13 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
     ready = pack(network.to(pick_device(device)))
     if is_pair:
         return Translator(ready, tokenizers[0], tokenizers[1], recipe.decode, run.path.name)
-    return LanguageModel(ready, tokenizers[0], recipe.decode, run.path.name)
+    return LanguageModel(ready, tokenizers[0], recipe.decode, run.path.name, **habits(recipe, tokenizers[0]))
+
+
+def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the texts of a training were: documents, begun by BOS and ended by EOS, or pages of a book."""
+    is_collection = recipe.data.train.is_collection
+    return {"opening": [tokenizer.bos_id] if is_collection else [], "closed": is_collection}
 
 
 def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handle:

@@ -176,7 +176,7 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
     recipe = Recipe.read(find(model) / "recipe.toml")
     source = recipe.data.train.changed(path=tuple(map(Path, [text] if isinstance(text, str | Path) else text)))
     with TemporaryDirectory() as folder:
-        store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors")
+        store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=True)
         length = recipe.data.length or recipe.model.max_length
         return measure_loss(writer.model, Windows(store, length, max(1, recipe.train.tokens // length)), writer.device)
 
@@ -187,7 +187,7 @@ def generate(model: Name, prompts: Sequence[str], *, device: str = "cpu", **sett
 
 
 def score(
-    model: Name, texts: Sequence[str], *, source: str | None = None, closed: bool = False, device: str = "cpu"
+    model: Name, texts: Sequence[str], *, source: str | None = None, closed: bool | None = None, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """Texts ranked by how likely a model finds them: text, logprob, tokens, perplexity, the likeliest first.
 

@@ -15,7 +15,10 @@ def score(
     source: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the texts translate, when the model is a translator.")
     ] = None,
-    closed: Annotated[bool, typer.Option("--closed", help="Count that the text ends there, too.")] = False,
+    closed: Annotated[
+        bool | None,
+        typer.Option("--closed/--open", help="Count that the text ends, or not.  [default: as it was trained]"),
+    ] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:

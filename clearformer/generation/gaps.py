@@ -4,7 +4,7 @@
     repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           it is not
 
 A model that reads from left to right proposes words by what it would say after the left part, and then judges each by
-the whole sentence, end included: what comes after the gap must follow from the word, too.
+the whole sentence: what comes after the gap must follow from the word, too.
 """
 
 import re
@@ -23,7 +23,7 @@ PROPOSALS = 192  # continuations drawn to find words in; the same ones each time
 class Judge(Protocol):
     """A LanguageModel, or what else can score and continue texts as it does."""
 
-    def score(self, texts: Sequence[str], closed: bool = False) -> list[Score]: ...
+    def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]: ...
     @property
     def generate(self) -> Callable[..., list[list[Continuation]]]: ...
 
@@ -78,7 +78,7 @@ def first_word(text: str) -> str | None:
 
 
 def ranked(model: Judge, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
-    scores = [score.logprob for score in model.score([text for text, _, _ in options], closed=True)]
+    scores = [score.logprob for score in model.score([text for text, _, _ in options])]
     highest = max(scores, default=0.0)
     total = sum(exp(score - highest) for score in scores)
     rows = [Filling(*option, score, exp(score - highest) / total) for option, score in zip(options, scores)]

@@ -3,7 +3,7 @@
     continuation    p(x_t | x_<t), a token at a time             generate, stream
     score           log p(x) = Σ_t log p(x_t | x_<t)             score: natural log; perplexity = exp(−log p / tokens)
 
-A text begins after the token that opens every text of the training (BOS, or the EOS that ends the text before).
+A text begins after BOS, as every document of the training does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,11 +61,15 @@ class LanguageModel:
         decode: DecodeConfig = PLAIN,
         name: str = "model",
         opening: Sequence[int] | None = None,
+        closed: bool = False,
     ) -> None:
-        """`opening`: what stands before every prompt; nothing if empty, the model's BOS before an empty one."""
+        """`opening`: what stands before every prompt; nothing if empty, the model's BOS before an empty one.
+
+        `closed`: texts are whole, so that a score counts that they end; else they may be pages of a book.
+        """
         self.model: Any = model.eval()
         self.tokenizer, self.decode, self.name = tokenizer, decode, name
-        self.opening = list(opening or [])
+        self.opening, self.closed = list(opening or []), closed
 
     @property
     def device(self) -> torch.device:
@@ -117,11 +121,11 @@ class LanguageModel:
             yield piece
 
     @torch.inference_mode()
-    def score(self, texts: Sequence[str], closed: bool = False) -> list[Score]:
-        """log p of each text, natural log; with `closed`, of the text and that it ends there."""
+    def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
+        """log p of each text, natural log; if `closed`, of the text and that it ends there."""
         refuse_string(texts)
         tok = self.tokenizer
-        end = [tok.eos_id] if closed else []
+        end = [tok.eos_id] if (self.closed if closed is None else closed) else []
         ids = [[*(self.opening or [tok.bos_id]), *encoded, *end] for encoded in tok.encode(list(texts))]
         for text, encoded in zip(texts, ids):
             self.require_room(len(encoded) - 1, text)

@@ -27,6 +27,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 PANELS = {
     "Loss": (Line("train", "loss"), Line("valid", "loss")),
     "BLEU": (Line("valid", "bleu"),),
+    "Perplexity": (Line("valid", "perplexity"),),
+    "Accuracy": (Line("valid", "accuracy"),),
     "Learning rate": (Line("train", "lr"),),
     "Gradient norm": (Line("train", "grad_norm"),),
     "Tokens per second": (Line("train", "tokens_per_s"),),

@@ -14,7 +14,7 @@ from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
 from clearformer.generation.language import LanguageModel
-from clearformer.loading import load_as
+from clearformer.loading import habits, load_as
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.prepare import is_prepared
 from clearformer.recipe import Recipe
@@ -46,7 +46,8 @@ class CausalLMTask:
         has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
         for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
             if split != "test" or has_test:
-                store = store_text(recipe.data.read(split), tokenizer, self.run.data / f"{split}.safetensors")
+                path = self.run.data / f"{split}.safetensors"
+                store = store_text(recipe.data.read(split), tokenizer, path, bos=True)
                 if len(store.tokens) == 0:
                     raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
                 console.print(f"{split}: {len(store.tokens):,} tokens of {len(store):,} documents")
@@ -75,15 +76,16 @@ class CausalLMTask:
 
     def validation(self, device: torch.device) -> Validate:
         """Loss without smoothing over the whole validation text, and a sample: how its beginning might go on."""
-        recipe, windows = self.recipe, self.windows("valid")
+        recipe, windows, tok = self.recipe, self.windows("valid"), self.tokenizer
         plain = CausalLM(CausalLMConfig())
-        prompt = self.tokenizer.decode([windows.store.tokens[:16].tolist()])[0]
+        first = windows.store.tokens[: int(windows.store.offsets[1]) - 1]  # of the first document, without EOS
+        prompt = tok.decode([first[: min(16, (len(first) + 1) // 2)].tolist()])[0]
 
         @torch.no_grad()
         def validate(model: nn.Module, step: int) -> dict[str, float]:
             with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
                 loss = tell_loss(plain, model, map(windows.batch, windows.whole()), device)
-                writer = LanguageModel(model, self.tokenizer, recipe.decode, self.run.path.name)
+                writer = LanguageModel(model, tok, recipe.decode, self.run.path.name, **habits(recipe, tok))
                 told = writer.generate([prompt], max_new=SHOWN, temperature=0.8, seed=step)[0][0]
             console.print(f"  {prompt}|{told.text}", style="dim", markup=False)
             return {"loss": loss, "perplexity": exp(loss)}

@@ -1,5 +1,6 @@
 """Running text to a language model, through the launch of a real training."""
 
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 
@@ -123,6 +124,25 @@ def test_a_cut_training_goes_on_bit_for_bit(book: Path, tmp_path: Path) -> None:
     ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
     assert all(ours[name].equal(theirs[name]) for name in theirs)
     assert ours.keys() == theirs.keys()
+
+
+def test_documents_begin_and_end_and_the_pages_of_a_book_do_not(done: Path, tmp_path: Path) -> None:
+    """A prompt is read as a text of the training was: after BOS, or from the middle of things."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{a} and {b}\n" for a in "abcdefg" for b in "abcdefg"))
+    recipe_of_lines = recipe(lines, steps=4, validate_every=4).data.changed(
+        train={"path": lines, "documents": "line"}, held_out_test=0.0
+    )
+    launch.train(
+        replace(recipe(lines, steps=4, validate_every=4), data=recipe_of_lines), tmp_path / "run", device="cpu"
+    )
+    book, collection = load(done), load(tmp_path / "run")
+    tok = collection.tokenizer
+    assert collection.encode("a") == [tok.bos_id, *tok.encode(["a"])[0]]
+    assert book.encode("o") == book.tokenizer.encode(["o"])[0]
+    assert [model.score(["a"])[0].tokens for model in (book, collection)] == [1, 2]
+    store = DocumentStore(tmp_path / "run" / "data" / "train.safetensors")
+    assert store.start_id == tok.bos_id
 
 
 def test_a_language_model_is_not_a_translator(done: Path) -> None:
