@@ -5,7 +5,7 @@
 
 What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEED; one that was cut off goes on from its
 last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
-scores are recorded, each and on average, in benchmarks/results/NAME.json.
+scores are recorded, each and on average, in benchmarks/results/NAME.json; of a recipe without a test, those of validation.
 """
 
 import argparse
@@ -37,8 +37,10 @@ def train(folder: Path, arguments: list[str], seed: int) -> Path:
 def row(report: Path, seed: int) -> dict:
     found = json.loads(report.read_text())
     kept = {name: found[name] for name in ("best_step", "steps", "seconds", "tokens_per_second", "parameters")}
-    scores = {name: round(value, 4) for name, value in found["test"].items() if isinstance(value, float)}
-    return {"seed": seed, **scores, "valid": {k: round(v, 4) for k, v in found["valid"].items()}, **kept}
+    valid = {name: round(value, 4) for name, value in found["valid"].items()}
+    judged = found.get("test", found["valid"])  # of a text without a test part, what validation says
+    scores = {name: round(value, 4) for name, value in judged.items() if isinstance(value, float)}
+    return {"seed": seed, **scores, "judged_on": "test" if "test" in found else "valid", "valid": valid, **kept}
 
 
 def main() -> None:
@@ -58,7 +60,10 @@ def main() -> None:
     rows = [row(report, seed) for report, seed in zip(reports, seeds)]
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
     command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
-    told = {"side_by_side": given.at_once, "signatures": json.loads(reports[0].read_text())["test"].get("signatures")}
+    told = {
+        "side_by_side": given.at_once,
+        "signatures": json.loads(reports[0].read_text()).get("test", {}).get("signatures"),
+    }
     record({"seeds": rows, "mean": means, **told, **stamp(command)}, given.results / f"{given.name}.json")
 
 
