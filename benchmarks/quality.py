@@ -5,7 +5,7 @@
 
 What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEED; one that was cut off goes on from its
 last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
-scores are recorded, each and on average, in benchmarks/results/NAME.json; of a recipe without a test, those of validation.
+scores are recorded, each and on average, in benchmarks/results/NAME.json; without a test, those of validation.
 """
 
 import argparse
