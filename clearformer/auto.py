@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Tally
 from clearformer.errors import ConfigError
+from clearformer.loading import read_recipe
 from clearformer.prepare import Shares, examples
 from clearformer.recipe import Recipe, model_key, override, presets, task_of
 from clearformer.registry import names
@@ -167,12 +167,12 @@ def plan_finetune(
     start: Path, sources: Mapping[str, Mapping[str, Any]], settings: Sequence[str], device: str = "auto"
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
-    old = Recipe.read(RunFolder(start).recipe)
-    kept = ("text", "model", "decode", "evaluate", "objective")
+    old = read_recipe(start)
+    kept = ("text", "model", "decode", "evaluate", "objective", "origin")
     table: dict[str, Any] = {name: value for name, value in old.tables().items() if name in kept}
-    table["data"] = {split: dict(source) for split, source in sources.items()} | {
-        "filter": old.tables()["data"]["filter"]
-    }
+    table["data"] = {split: dict(source) for split, source in sources.items()}
+    if old.data is not None:
+        table["data"]["filter"] = old.tables()["data"]["filter"]
     n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))

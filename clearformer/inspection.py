@@ -18,8 +18,8 @@ from clearformer.data.batch import Tensors, blank
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
-from clearformer.loading import build_model, bundled, find
-from clearformer.recipe import Recipe, model_config, presets
+from clearformer.loading import build_model, bundled, read_recipe
+from clearformer.recipe import model_config, presets
 from clearformer.registry import names
 
 
@@ -34,7 +34,7 @@ class Layer:
 def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
     """A run folder, a bundled model, a preset or a model kind: its layers and totals for one text, or pair."""
     if Path(name).exists() or str(name) in bundled():
-        config = Recipe.read(find(name) / "recipe.toml").model
+        config = read_recipe(name).model
     elif str(name) in (known := [*presets(), *names("model"), *bundled()]):
         config = model_config(str(name))
     else:

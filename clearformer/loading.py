@@ -1,15 +1,23 @@
-"""A trained model by folder or bundled name, in one call."""
+"""A trained model by folder or bundled name, in one call.
 
+    open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
+load          the same, ready for use                 ->  Translator, LanguageModel
+"""
+
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights
 from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
+from clearformer.interop.huggingface.convert import first_token, import_any
+from clearformer.interop.huggingface.folder import Reader, read_weights
+from clearformer.interop.origin import Origin
 from clearformer.layers.linear import pack
 from clearformer.prepare import load_tokenizers
 from clearformer.recipe import Recipe, task_of
@@ -17,11 +25,13 @@ from clearformer.registry import resolve
 from clearformer.text import Tokenizer
 from clearformer.training.precision import pick_device
 
+Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 Handle = TypeVar("Handle", Translator, LanguageModel)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
 }
+HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
 
 
@@ -32,55 +42,140 @@ def bundled() -> dict[str, Path]:
 
 
 def find(model: str | Path) -> Path:
-    """The run folder that a name means: a folder, or else a bundled model."""
+    """The folder that a name means: a run folder or one of Hugging Face's, or else a bundled model."""
     path = Path(model)
     if not path.exists():
         shipped = bundled()
         if str(model) not in shipped:
-            hint = "name the --out folder of a training"
             raise CheckpointError(
-                f"there is no model `{model}`", f"{hint}; or {suggest(str(model), shipped)}" if shipped else hint
+                f"there is no model `{model}`", f"{HINT}; or {suggest(str(model), shipped)}" if shipped else HINT
             )
         path = shipped[str(model)]
-    RunFolder(path).require()
+    if path.is_file():
+        raise CheckpointError(f"{path} is a file, not a folder", f"if it is a model: clearformer import {path} OUT")
+    if not is_foreign(path) and not RunFolder(path).exists:
+        raise CheckpointError(f"{path} is not a run folder: it has no recipe.toml", HINT)
     return path
 
 
-def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
-    """The best weights of a run, ready for use: a Translator, or a LanguageModel."""
-    run = RunFolder(find(model))
+def is_foreign(path: Path) -> bool:
+    """A folder of Hugging Face's rather than ours."""
+    return (path / "config.json").exists() and not RunFolder(path).exists
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model as it lies in a folder, ours or Hugging Face's, before it is made ready for a use."""
+
+    name: str
+    recipe: Recipe
+    """Of a Hugging Face folder what `import` would write: [origin] and [model]."""
+    network: nn.Module
+    tokenizers: list[Tokenizer]
+    """Of the source and of the target, where there are two sides; else one."""
+
+    @property
+    def config(self) -> Any:
+        return self.recipe.model
+
+    @property
+    def opening(self) -> list[int]:
+        """What stands before the first token that is written, or before a prompt, which may be nothing."""
+        is_two = is_pair(self.recipe)
+        return [self.tokenizers[1].bos_id] if is_two else list(habits(self.recipe, self.tokenizers[0])["opening"])
+
+
+def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Opened:
+    """The weights of a folder in their network, on the device, with tokenizers that fit."""
+    path = find(model)
+    recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
+    check_fit(tokenizers, recipe, path)
+    network = build_model(recipe.model)
+    load_weights(network, weights, str(path if is_foreign(path) else RunFolder(path).model))
+    return Opened(path.name, recipe, network.to(pick_device(device)), tokenizers)
+
+
+def read_recipe(model: str | Path) -> Recipe:
+    """The recipe of a folder alone."""
+    path = find(model)
+    return read_foreign(path)[0] if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
+
+
+def read_run(run: RunFolder) -> Parts:
+    """The best weights of a training, or an imported model."""
     recipe = Recipe.read(run.recipe)
     if not run.model.exists():
         raise CheckpointError(
             f"{run.path} has no trained weights yet: {run.model.name} appears at the first validation",
             f"wait for it, or go on with the training: clearformer train --resume --out {run.path}",
         )
-    is_pair = task_of("model", recipe.model.kind) == "translation"
-    tokenizers = list(load_tokenizers(run))[: 2 if is_pair else 1]
-    for key, tokenizer in zip(("source_vocab", "target_vocab") if is_pair else ("vocab",), tokenizers):
-        if tokenizer.vocab_size != (size := getattr(recipe.model, key)):
-            side = f"{key.removesuffix('_vocab')} " if is_pair else ""
-            raise CheckpointError(
-                f"{run.path}: the {side}tokenizer has {tokenizer.vocab_size:,} entries, the model {size:,}",
-                "tokenizer.json is not the one this model was trained with",
-            )
-    network = build_model(recipe.model)
+    tokenizers = list(load_tokenizers(run))[: 2 if is_pair(recipe) else 1]
     weights, facts = load_tensors(run.model)
     if facts.get("tokenizers", own := [tokenizer.fingerprint() for tokenizer in tokenizers]) != own:
+        check_fit(tokenizers, recipe, run.path)
         raise CheckpointError(
             f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"
         )
-    load_weights(network, weights, str(run.model))
-    ready = pack(network.to(pick_device(device)))
-    if is_pair:
-        return Translator(ready, tokenizers[0], tokenizers[1], recipe.decode, run.path.name)
-    return LanguageModel(ready, tokenizers[0], recipe.decode, run.path.name, **habits(recipe, tokenizers[0]))
+    return recipe, weights, tokenizers
+
+
+def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
+    """A Hugging Face folder in our words. A decoder's first token is its BOS here, whatever it is called there."""
+    config, weights = import_any(folder, read)
+    recipe = foreign_recipe(config, Origin(source=folder.resolve().name))
+    tokenizer = Tokenizer.from_folder(folder)
+    if is_pair(recipe):
+        tokenizer = tokenizer.begun_by(first_token(folder))
+        return recipe, weights, [tokenizer, tokenizer]
+    return recipe, weights, [tokenizer]
+
+
+def foreign_recipe(config: Any, origin: Origin) -> Recipe:
+    tables = {"origin": origin, "model": config}
+    return Recipe.parse({name: table.model_dump(exclude_none=True) for name, table in tables.items()}, origin.source)
+
+
+def is_pair(recipe: Recipe) -> bool:
+    """Two sides, a source and a target, rather than one text."""
+    return task_of("model", recipe.model.kind) == "translation"
+
+
+def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
+    """Each side's table has a row for every entry; published tables may have some to spare, ours have not."""
+    sides = ("source_vocab", "target_vocab") if is_pair(recipe) else ("vocab",)
+    for key, tokenizer in zip(sides, tokenizers):
+        size, n_rows = tokenizer.vocab_size, getattr(recipe.model, key)
+        if size > n_rows or (size < n_rows and recipe.origin is None):
+            side = f"{key.removesuffix('_vocab')} " if is_pair(recipe) else ""
+            raise CheckpointError(
+                f"{where}: the {side}tokenizer has {size:,} entries, the model {n_rows:,}",
+                "tokenizer.json is not the one this model was trained with",
+            )
+
+
+def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
+    """A model ready for use, from a run folder or one of Hugging Face's: a Translator, or a LanguageModel."""
+    opened = open_model(model, device)
+    kind = task_of("model", opened.config.kind)
+    if kind not in ("translation", "causal-lm"):
+        raise CheckpointError(
+            f"{model} is a model for {kind}, of kind {opened.config.kind}, which has no use here yet",
+            f"with it you can: inspect {model}",
+        )
+    ready, tokenizers, decode = pack(opened.network), opened.tokenizers, opened.recipe.decode
+    if kind == "translation":
+        return Translator(ready, tokenizers[0], tokenizers[1], decode, opened.name)
+    ways = habits(opened.recipe, tokenizers[0])
+    return LanguageModel(ready, tokenizers[0], decode, opened.name, **ways)
 
 
 def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What the texts of a training were: documents, begun by BOS and ended by EOS, or pages of a book."""
-    is_collection = recipe.data.train.is_collection
-    return {"opening": [tokenizer.bos_id] if is_collection else [], "closed": is_collection}
+    """What the texts of a training were: documents, begun by BOS and ended by EOS, or pages of a book.
+
+    A tokenizer from elsewhere may say itself what begins a text.
+    """
+    is_collection = recipe.data is not None and recipe.data.train.is_collection
+    return {"opening": tokenizer.opening or ([tokenizer.bos_id] if is_collection else []), "closed": is_collection}
 
 
 def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handle:

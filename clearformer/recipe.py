@@ -7,6 +7,7 @@
     [optim]      [schedule]  [train]                                         training/
     [decode]     how it is searched for                                      generation/decode.py
     [evaluate]   how it is scored                                            evaluation/evaluate.py
+    [origin]     where a model comes from that was not trained here          interop/origin.py
 
 Each table maps to one class that lives beside the thing it configures. The resolved recipe is saved with the run, and
 reading it back rebuilds the run.
@@ -26,6 +27,7 @@ from clearformer.config import Config
 from clearformer.errors import ConfigError, suggest
 from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
+from clearformer.interop.origin import Origin
 from clearformer.registry import names, resolve
 from clearformer.text import TextConfig
 from clearformer.training.loop import TrainConfig
@@ -44,7 +46,7 @@ SECTIONS: dict[str, type[Config]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The tables above, validated."""
+    """The tables above, validated. There is no [data] where there is an [origin] and nothing was trained since."""
 
     data: Any
     text: TextConfig
@@ -55,6 +57,7 @@ class Recipe:
     train: TrainConfig
     decode: DecodeConfig
     evaluate: EvaluateConfig
+    origin: Origin | None = None
 
     @classmethod
     def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
@@ -78,7 +81,7 @@ class Recipe:
                 raise ConfigError(f"{where}: there is no table [{section}]", suggest(section, known))
             if not isinstance(table[section], Mapping):
                 raise ConfigError(f"{where}: `{section}` is not a table", f"write its keys under [{section}]")
-        if "data" not in table:
+        if "data" not in table and "origin" not in table:
             raise ConfigError(f"{where}: the table [data] is missing", 'for example: data.train.path = "pairs.tsv"')
         made: dict[str, Any] = {
             name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
@@ -86,8 +89,12 @@ class Recipe:
         made["model"] = choose("model", table.get("model", {}), "transformer", f"{where}: [model]")
         usual = task_of("model", made["model"].kind)
         made["objective"] = choose("objective", table.get("objective", {}), usual, f"{where}: [objective]")
-        schema = resolve("data", task_of("objective", made["objective"].kind))
-        made["data"] = schema.parse(table["data"], f"{where}: [data]")
+        made["data"] = None
+        if "data" in table:
+            schema = resolve("data", task_of("objective", made["objective"].kind))
+            made["data"] = schema.parse(table["data"], f"{where}: [data]")
+        if "origin" in table:
+            made["origin"] = Origin.parse(table["origin"], f"{where}: [origin]")
         recipe = cls(**made)
         recipe.check(where)
         return recipe
@@ -112,13 +119,22 @@ class Recipe:
     def with_model(self, **changes: Any) -> Self:
         return replace(self, model=self.model.changed(**changes))
 
+    def with_vocab(self, **sizes: int) -> Self:
+        """The model with tables for these tokenizers; one that came from elsewhere may have rows to spare."""
+        if self.origin is not None:
+            sizes = {key: max(size, getattr(self.model, key)) for key, size in sizes.items()}
+        return self.with_model(**sizes)
+
     def dump(self) -> str:
         """The recipe as TOML, every field written out; what is None is left out, as TOML has no word for it."""
         return tomli_w.dumps(self.tables())
 
     def tables(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {f.name: getattr(self, f.name).model_dump(mode="json", exclude_none=True) for f in fields(self)}
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: table.model_dump(mode="json", exclude_none=True) for name, table in told.items() if table is not None
+        }
 
 
 def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> Any:

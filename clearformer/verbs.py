@@ -17,14 +17,14 @@ from typing import Any
 from clearformer import auto, launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
-from clearformer.data.text import store_text
+from clearformer.data.text import TextSource, store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
 from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.translate import Translator
-from clearformer.loading import find, load, load_as
+from clearformer.loading import find, load, load_as, read_recipe
 from clearformer.recipe import Recipe
 from clearformer.tasks.causal_lm import measure_loss
 from clearformer.tasks.translation import plain_reference
@@ -148,7 +148,7 @@ def evaluate(
     `refs` are files with a further reference a line. `tokenize` and `lowercase` replace the recipe's [evaluate],
     `search` (beam=1, length_penalty=0.6) its [decode]. `progress(done, total)` is called after every sentence.
     """
-    recipe = Recipe.read(find(model) / "recipe.toml")
+    recipe = read_recipe(model)
     examples = list(read_pairs(as_paths(pairs), columns))
     references = [[example.target for example in examples], *(lines_of(Path(path), len(examples)) for path in refs)]
     wanted = {"tokenize": tokenize, "lowercase": lowercase}
@@ -173,11 +173,12 @@ def evaluate(
 def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str, Any]:
     """How well a language model foresees text: loss (natural log, a token), perplexity, tokens."""
     writer = load_as(LanguageModel, model, device)
-    recipe = Recipe.read(find(model) / "recipe.toml")
-    source = recipe.data.train.changed(path=tuple(map(Path, [text] if isinstance(text, str | Path) else text)))
+    recipe = read_recipe(model)
+    paths = tuple(map(Path, [text] if isinstance(text, str | Path) else text))
+    source = TextSource(path=paths) if recipe.data is None else recipe.data.train.changed(path=paths)
     with TemporaryDirectory() as folder:
         store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=True)
-        length = recipe.data.length or recipe.model.max_length
+        length = getattr(recipe.data, "length", None) or recipe.model.max_length
         return measure_loss(writer.model, Windows(store, length, max(1, recipe.train.tokens // length)), writer.device)
 
 
@@ -254,6 +255,11 @@ def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
 
 
 def run(recipe: Recipe, folder: Path, resume: bool, device: str, start: Path | None = None) -> dict[str, Any]:
+    if recipe.data is None:
+        raise ConfigError(
+            "there is nothing to train on: the recipe is that of an imported model, without [data]",
+            "go on from it with data of yours: clearformer finetune --model FOLDER --pairs more.tsv",
+        )
     if not resume:
         probe(recipe)
     report = launch.train(recipe, folder, resume, device, start)

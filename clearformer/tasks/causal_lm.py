@@ -55,7 +55,7 @@ class CausalLMTask:
     def open(self) -> Recipe:
         self.tokenizer = Tokenizer.load(self.run.path / "tokenizer.json")
         self.facts = {"tokenizers": [self.tokenizer.fingerprint()]}
-        self.recipe = self.recipe.with_model(vocab=self.tokenizer.vocab_size)
+        self.recipe = self.recipe.with_vocab(vocab=self.tokenizer.vocab_size)
         return self.recipe
 
     def windows(self, split: str) -> Windows:

@@ -39,7 +39,7 @@ class TranslationTask:
         self.corpus = prepare(self.recipe, self.run)
         source, target = self.corpus.source_tokenizer, self.corpus.target_tokenizer
         self.facts = {"tokenizers": [source.fingerprint(), target.fingerprint()]}
-        self.recipe = self.recipe.with_model(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
+        self.recipe = self.recipe.with_vocab(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
         return self.recipe
 
     def describe(self, world: World) -> str:

@@ -126,6 +126,8 @@ class Tokenizer:
     mask_id: int | None
     vocab_size: int
     """The largest id plus one: what an embedding needs, even where a foreign file leaves some ids unused."""
+    opening: list[int]
+    """What a published file itself puts before every text, such as Llama's BOS; nothing in GPT-2's, nor in ours."""
 
     def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
         """From the content of a tokenizer.json; `where` names it in an error.
@@ -162,6 +164,8 @@ class Tokenizer:
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
+        frame_of = rust.encode("a")
+        self.opening = frame_of.ids[: next((i for i, own in enumerate(frame_of.special_tokens_mask) if not own), 0)]
         if rust.num_special_tokens_to_add(False) == 0:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
             frame = processors.TemplateProcessing(
                 single=[roles.bos, "$A", roles.eos],
@@ -209,6 +213,17 @@ class Tokenizer:
             self._rust.no_truncation()
         rows = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
         return [ids for ids, _ in rows], [segments for _, segments in rows]
+
+    def begun_by(self, token_id: int) -> Self:
+        """The same, but with this token as BOS, as a published decoder may begin with another than its files name."""
+        token = self._rust.id_to_token(token_id)
+        if token is None:
+            raise TokenizerError(f"the vocabulary has no entry {token_id}", "it belongs to another model")
+        if token_id == self.bos_id:
+            return self
+        content = json.loads(self._json)
+        content["model"]["roles"] = {**content["model"].get("roles", {}), "bos": token}
+        return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
 
     def id_of(self, token: str) -> int:
         """The id of an entry, such as a special token of one's own."""

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
 from clearformer.interop.huggingface.settings import (
     fit,
     insist,
@@ -92,10 +92,10 @@ CLASSES = {  # by word head and next sentence
 }
 
 
-def import_folder(folder: Path) -> tuple[BertConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig, dict[str, Tensor]]:
     """A BERT as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "bert"), str(folder / "config.json"))
-    config = config.changed(**found(HEADS, weights := read_weights(folder)))
+    config = config.changed(**found(HEADS, weights := read(folder)))
     return config, import_weights(weights, config, str(folder))
 
 

@@ -4,11 +4,12 @@
     model.safetensors               the weights, or, when they are many:
     model.safetensors.index.json    which of model-00001-of-00003.safetensors … holds which
 
-Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may run whatever its author wrote.
+Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may run whatever its author wrote. The verb
+`import` alone reads one, see `pickled.py`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from clearformer.checkpoint import atomically, load_tensors, write_json
 from clearformer.errors import CheckpointError
 
 HEAD = "lm_head.weight"
+Reader = Callable[[Path], dict[str, Tensor]]
 
 
 def read_config(folder: Path, model_type: str) -> dict[str, Any]:
@@ -38,8 +40,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if whole.exists() or not index.exists():
         if not whole.exists() and any(folder.glob("pytorch_model*.bin*")):
             raise CheckpointError(
-                f"{folder} has its weights in pytorch_model.bin only, a pickle, which is never opened",
-                "save it once more with transformers: model.save_pretrained(folder)",
+                f"{folder} has its weights in pytorch_model.bin only, a pickle, which is not opened here",
+                f"read it once, without running what may be in it: clearformer import {folder} OUT",
             )
         return load_tensors(whole)[0]
     weights: dict[str, Tensor] = {}

@@ -10,7 +10,15 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, with_head, write_folder
+from clearformer.interop.huggingface.folder import (
+    HEAD,
+    Reader,
+    precision,
+    read_config,
+    read_weights,
+    with_head,
+    write_folder,
+)
 from clearformer.interop.huggingface.settings import (
     fit,
     insist,
@@ -77,10 +85,10 @@ CONV1D = ("attn.qkv.weight", "attn.out.weight", "mlp.up.weight", "mlp.down.weigh
 BUFFERS = (".attn.bias", ".attn.masked_bias", "position_ids")
 
 
-def import_folder(folder: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
     """A GPT-2 as `save_pretrained` left it, with its head or without: configuration and weights, in our words."""
     config = import_config(read_config(folder, "gpt2"), str(folder / "config.json"))
-    return config, import_weights(read_weights(folder), config, str(folder))
+    return config, import_weights(read(folder), config, str(folder))
 
 
 def export_folder(

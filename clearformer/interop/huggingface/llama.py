@@ -11,7 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, with_head, write_folder
+from clearformer.interop.huggingface.folder import (
+    HEAD,
+    Reader,
+    precision,
+    read_config,
+    read_weights,
+    with_head,
+    write_folder,
+)
 from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, to_ours, to_theirs
 from clearformer.models.gpt import GPTConfig
@@ -58,10 +66,10 @@ BLOCK: Table = {
 }
 
 
-def import_folder(folder: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
     """A Llama as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "llama"), str(folder / "config.json"))
-    return config, import_weights(read_weights(folder), config, str(folder))
+    return config, import_weights(read(folder), config, str(folder))
 
 
 def export_folder(

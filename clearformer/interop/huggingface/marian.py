@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs
 from clearformer.models.transformer import TransformerConfig
@@ -72,10 +72,10 @@ DECODER: Table = {
 }
 
 
-def import_folder(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[TransformerConfig, dict[str, Tensor]]:
     """A Marian model as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "marian"), str(folder / "config.json"))
-    return config, import_weights(read_weights(folder), config, str(folder))
+    return config, import_weights(read(folder), config, str(folder))
 
 
 def export_folder(

@@ -9,7 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, with_head, write_folder
+from clearformer.interop.huggingface.folder import (
+    HEAD,
+    Reader,
+    precision,
+    read_config,
+    read_weights,
+    with_head,
+    write_folder,
+)
 from clearformer.interop.huggingface.gpt2 import BLOCK, conv1d, without_copies
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
 from clearformer.interop.names import Rows, block_rows, to_ours, to_theirs
@@ -49,10 +57,10 @@ FIXED: dict[str, Any] = {  # what every GPT is
 }
 
 
-def import_folder(folder: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
     """A GPT as `save_pretrained` left it, with its head or without: configuration and weights, in our words."""
     config = import_config(read_config(folder, "openai-gpt"), str(folder / "config.json"))
-    return config, import_weights(read_weights(folder), config, str(folder))
+    return config, import_weights(read(folder), config, str(folder))
 
 
 def export_folder(

@@ -21,7 +21,7 @@ from clearformer.interop.huggingface.bert import (
     import_settings,
     prefix_in,
 )
-from clearformer.interop.huggingface.folder import precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
 from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs, without_copies
 from clearformer.models.bert import BertConfig
 
@@ -35,10 +35,10 @@ TIED = "lm_head.decoder.weight"
 HEADS = {"word_head": "lm_head.", "pooler": "pooler.dense."}
 
 
-def import_folder(folder: Path) -> tuple[BertConfig, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig, dict[str, Tensor]]:
     """A RoBERTa as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "roberta"), where := str(folder / "config.json"))
-    config = config.changed(**found(HEADS, weights := read_weights(folder)))
+    config = config.changed(**found(HEADS, weights := read(folder)))
     check_head(config, where)
     return config, import_weights(weights, config, str(folder))
 

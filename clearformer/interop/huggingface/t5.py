@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import HEAD, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import HEAD, Reader, precision, read_config, read_weights, write_folder
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs, without_copies
 from clearformer.models.t5 import T5Config
@@ -63,10 +63,10 @@ PLAIN: Table = {"mlp.up.": "DenseReluDense.wi.", "mlp.down.": "DenseReluDense.wo
 GATED: Table = {**PLAIN, "mlp.up.": ("DenseReluDense.wi_0.", "DenseReluDense.wi_1.")}
 
 
-def import_folder(folder: Path) -> tuple[T5Config, dict[str, Tensor]]:
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, dict[str, Tensor]]:
     """A T5 as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "t5"), str(folder / "config.json"))
-    weights = tables_once(read_weights(folder), str(folder))
+    weights = tables_once(read(folder), str(folder))
     config = config.changed(share="embeddings" if HEAD in weights else "all")
     return config, import_weights(weights, config, str(folder))
 
