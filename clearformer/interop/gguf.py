@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError, MachineError
+from clearformer.interop.gguf_text import import_tokenizer
 from clearformer.interop.names import HINT, Rows, Table, block_rows, to_ours
 from clearformer.models.gpt import GPTConfig
+from clearformer.text import Tokenizer
 
 CONFIG = {
     "llama.block_count": "n_layers",
@@ -35,22 +37,23 @@ BLOCK: Table = {
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 
 
-def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A .gguf file: its configuration and its weights in float32, both in our words. Its tokenizer is not read."""
+def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, str | None]:
+    """A .gguf file in our words: configuration, weights in float32, tokenizer and, if it has one, chat template."""
     facts, tensors = read_file(path)
     config = import_config(facts, tensors, str(path))
-    return config, import_weights(tensors, config, str(path))
+    weights = import_weights(tensors, config, str(path))
+    return config, weights, import_tokenizer(facts, str(path)), facts.get("tokenizer.chat_template")
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The facts and the tensors of a GGUF file, by their own names; of lists, such as a vocabulary, nothing."""
+    """The facts and the tensors of a GGUF file, by their own names."""
     try:
         import gguf
     except ImportError:
         raise MachineError("reading GGUF files needs the package gguf", "pip install gguf") from None
     try:
         file = gguf.GGUFReader(path)
-        facts = {name: field.contents() for name, field in file.fields.items() if len(field.types) == 1}
+        facts = {name: field.contents() for name, field in file.fields.items()}
         tensors = {
             tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype("float32"))
             for tensor in file.tensors

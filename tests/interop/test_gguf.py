@@ -15,6 +15,7 @@ from clearformer.layers.positions import Rotary, rotate
 from clearformer.models.gpt import GPT, GPTConfig
 
 H, G, K, F, V = 6, 2, 10, 13, 17
+TOKENS = ["<first>", "<last>", "Ġ", *"abcdefghijkl", "ab", "abc"]
 
 
 def model(tied: bool) -> GPT:
@@ -83,17 +84,29 @@ def test_a_file_is_read(tmp_path: Path, tied: bool) -> None:
         if name != "general.architecture":
             add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
             add(name, value)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([3, 3, *[1] * (V - 2)])
+    writer.add_token_merges(["a b", "ab c"])
+    writer.add_eos_token_id(1)
+    writer.add_bos_token_id(0)
+    writer.add_add_bos_token(tied)
+    writer.add_chat_template("{{ messages[0]['content'] }}")
     for name, tensor in tensors(ours).items():
         writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    config, weights = import_file(tmp_path / "model.gguf")
+    config, weights, tokenizer, template = import_file(tmp_path / "model.gguf")
     back = GPT(config).eval()
     load_weights(back, weights, "model.gguf")
     tokens = torch.randint(V, (2, 5))
     assert back(TextBatch(tokens, tokens)).equal(ours(TextBatch(tokens, tokens)))
+    assert tokenizer.pieces(tokenizer.encode(["abcd ab"])[0]) == ["abc", "d", "▁", "ab"]
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (0, 1, 1)
+    assert tokenizer.opening == ([0] if tied else [])
+    assert template == "{{ messages[0]['content'] }}"
 
 
 def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
