@@ -16,7 +16,7 @@ from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
 from clearformer.interop.huggingface.convert import first_token, import_any
-from clearformer.interop.huggingface.folder import Reader, read_weights
+from clearformer.interop.huggingface.folder import Reader, read_template, read_weights
 from clearformer.interop.origin import Origin
 from clearformer.layers.linear import pack
 from clearformer.prepare import load_tokenizers
@@ -73,6 +73,8 @@ class Opened:
     network: nn.Module
     tokenizers: list[Tokenizer]
     """Of the source and of the target, where there are two sides; else one."""
+    template: str | None
+    """How a conversation is written, if the model was taught to converse."""
 
     @property
     def config(self) -> Any:
@@ -92,7 +94,7 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Opened:
     check_fit(tokenizers, recipe, path)
     network = build_model(recipe.model)
     load_weights(network, weights, str(path if is_foreign(path) else RunFolder(path).model))
-    return Opened(path.name, recipe, network.to(pick_device(device)), tokenizers)
+    return Opened(path.name, recipe, network.to(pick_device(device)), tokenizers, read_template(path))
 
 
 def read_recipe(model: str | Path) -> Recipe:
@@ -166,7 +168,7 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
     if kind == "translation":
         return Translator(ready, tokenizers[0], tokenizers[1], decode, opened.name)
     ways = habits(opened.recipe, tokenizers[0])
-    return LanguageModel(ready, tokenizers[0], decode, opened.name, **ways)
+    return LanguageModel(ready, tokenizers[0], decode, opened.name, template=opened.template, **ways)
 
 
 def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:

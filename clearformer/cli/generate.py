@@ -27,6 +27,7 @@ def generate(
     stop: Annotated[list[str], typer.Option("--stop", metavar="TEXT", help="End before this text; repeatable.")] = [],  # noqa: B006
     n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="Continuations of each prompt.")] = 1,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask: wrap each prompt by the model's chat template.")] = False,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -36,14 +37,17 @@ def generate(
     clearformer generate --model runs/shakespeare --prompt "ROMEO:"
     clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
     clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
+    clearformer generate --model runs/smollm2 --chat "What is gravity?"
     """
     from dataclasses import asdict
     from json import dumps
 
+    from clearformer.generation.chat import Chat
     from clearformer.generation.language import LanguageModel
     from clearformer.loading import load_as
 
     writer = load_as(LanguageModel, model, device)
+    writer = Chat(writer) if chat else writer
     settings = {
         "max_new": max_new,
         "temperature": temperature,
@@ -55,7 +59,7 @@ def generate(
     for chunk in incoming([*prompt, *(text or [])]):
         if n == 1 and not json:
             for i, one in enumerate(chunk):
-                print(one, end="", flush=True)
+                print("" if chat else one, end="", flush=True)
                 for piece in writer.stream(one, stop, None if seed is None else seed + first + i, **settings):
                     print(piece, end="", flush=True)
                 print(flush=True)
@@ -64,7 +68,7 @@ def generate(
                 for told in found:
                     rows.append({"prompt": one, **asdict(told)})
                     if not json:
-                        print(f"{one}{told.text}\n", flush=True)
+                        print(f"{'' if chat else one}{told.text}\n", flush=True)
         first += len(chunk)
     if json:
         print(dumps({"continuations": rows}, ensure_ascii=False))

@@ -62,14 +62,16 @@ class LanguageModel:
         name: str = "model",
         opening: Sequence[int] | None = None,
         closed: bool = False,
+        template: str | None = None,
     ) -> None:
         """`opening`: what stands before every prompt; nothing if empty, the model's BOS before an empty one.
 
         `closed`: texts are whole, so that a score counts that they end; else they may be pages of a book.
+        `template`: how a conversation is written, for `Chat`, if the model was taught to converse.
         """
         self.model: Any = model.eval()
         self.tokenizer, self.decode, self.name = tokenizer, decode, name
-        self.opening, self.closed = list(opening or []), closed
+        self.opening, self.closed, self.template = list(opening or []), closed, template
 
     @property
     def device(self) -> torch.device:

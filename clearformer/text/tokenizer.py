@@ -128,6 +128,8 @@ class Tokenizer:
     """The largest id plus one: what an embedding needs, even where a foreign file leaves some ids unused."""
     opening: list[int]
     """What a published file itself puts before every text, such as Llama's BOS; nothing in GPT-2's, nor in ours."""
+    is_framed: bool
+    """Whether the file itself says what stands around a text."""
 
     def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
         """From the content of a tokenizer.json; `where` names it in an error.
@@ -164,9 +166,10 @@ class Tokenizer:
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
-        frame_of = rust.encode("a")
-        self.opening = frame_of.ids[: next((i for i, own in enumerate(frame_of.special_tokens_mask) if not own), 0)]
-        if rust.num_special_tokens_to_add(False) == 0:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
+        around = rust.encode("a")
+        self.opening = around.ids[: next((i for i, own in enumerate(around.special_tokens_mask) if not own), 0)]
+        self.is_framed = rust.num_special_tokens_to_add(False) > 0
+        if not self.is_framed:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
             frame = processors.TemplateProcessing(
                 single=[roles.bos, "$A", roles.eos],
                 pair=[roles.bos, "$A", roles.eos, "$B:1", f"{roles.eos}:1"],
@@ -214,6 +217,17 @@ class Tokenizer:
         rows = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
         return [ids for ids, _ in rows], [segments for _, segments in rows]
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """The token in each role that is filled: pad, bos, eos, unk, mask."""
+        ids = {role: getattr(self, f"{role}_id") for role in ("pad", "bos", "eos", "unk", "mask")}
+        return {role: str(self._rust.id_to_token(number)) for role, number in ids.items() if number is not None}
+
+    @property
+    def specials(self) -> list[str]:
+        """Every token that is no text."""
+        return [token.content for token in self._added.values() if token.special]
+
     def begun_by(self, token_id: int) -> Self:
         """The same, but with this token as BOS, as a published decoder may begin with another than its files name."""
         token = self._rust.id_to_token(token_id)
@@ -224,6 +238,14 @@ class Tokenizer:
         content = json.loads(self._json)
         content["model"]["roles"] = {**content["model"].get("roles", {}), "bos": token}
         return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
+
+    def encode_marked(self, text: str) -> list[int]:
+        """The ids of a text in which the names of special tokens mean these tokens, as a conversation is written."""
+        try:
+            self._rust.encode_special_tokens = False
+            return list(self._rust.encode(encodable(text), add_special_tokens=False).ids)
+        finally:
+            self._rust.encode_special_tokens = True
 
     def id_of(self, token: str) -> int:
         """The id of an entry, such as a special token of one's own."""

@@ -3,6 +3,7 @@
     config.json                     sizes and settings, in the model's own words
     model.safetensors               the weights, or, when they are many:
     model.safetensors.index.json    which of model-00001-of-00003.safetensors … holds which
+    chat_template.jinja             how a conversation is written, where the model was taught to converse
 
 Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may run whatever its author wrote. The verb
 `import` alone reads one, see `pickled.py`.
@@ -19,7 +20,7 @@ from torch import Tensor
 from clearformer.checkpoint import atomically, load_tensors, write_json
 from clearformer.errors import CheckpointError
 
-HEAD = "lm_head.weight"
+HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
 Reader = Callable[[Path], dict[str, Tensor]]
 
 
@@ -45,11 +46,30 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             )
         return load_tensors(whole)[0]
     weights: dict[str, Tensor] = {}
-    for name in sorted(set(read_json(index, "download it again").get("weight_map", {}).values())):
-        if Path(name).name != name:
-            raise CheckpointError(f"{index} names `{name}`, a file outside its folder", "download it again")
+    for name in shard_names(read_json(index, "download it again"), index):
         weights |= load_tensors(folder / name)[0]
     return weights
+
+
+def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:
+    """The files that an index names, which must lie beside it."""
+    names = sorted(set(index.get("weight_map", {}).values()))
+    for name in names:
+        if Path(name).name != name:
+            raise CheckpointError(f"{where} names `{name}`, a file outside its folder", "download it again")
+    return names
+
+
+def read_template(folder: Path) -> str | None:
+    """How a conversation is written for the model, in the Jinja language; None if it was not taught to converse."""
+    if (path := folder / TEMPLATE).exists():
+        return path.read_text(encoding="utf-8")
+    if not (path := folder / "tokenizer_config.json").exists():
+        return None
+    told = read_json(path, "copy the file again").get("chat_template")
+    if isinstance(told, list):  # several by name
+        told = next((one.get("template") for one in told if one.get("name") == "default"), None)
+    return told if isinstance(told, str) else None
 
 
 def with_head(theirs: Mapping[str, Tensor], prefix: str, first: str) -> dict[str, Tensor]:

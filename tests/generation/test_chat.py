@@ -1,0 +1,79 @@
+"""Conversations as a model's template writes them, against transformers' own rendering."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from clearformer.errors import CheckpointError, DataError
+from clearformer.generation.chat import Chat, render
+from clearformer.generation.language import LanguageModel
+from clearformer.models.gpt import GPT, GPTConfig
+from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+
+TEMPLATE = """{%- for message in messages %}
+    {{- bos_token + message['role'] + ':\n' + message['content'] | trim + eos_token }}
+    {%- if loop.last %}{% break %}{% endif %}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<bos>assistant:\n' }}
+{% endif %}"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    config = TextConfig(kind="byte-bpe", vocab_size=270, whitespace="keep")
+    return train_tokenizer(["Who are you? I am you."] * 3, config)
+
+
+@pytest.fixture(scope="module")
+def writer(tokenizer: Tokenizer) -> LanguageModel:
+    model = GPT(GPTConfig(vocab=tokenizer.vocab_size, n_layers=1, d_model=14, d_ff=11, n_heads=2, max_length=61))
+    return LanguageModel(model, tokenizer, template=TEMPLATE, opening=[tokenizer.bos_id])
+
+
+def test_a_prompt_is_a_turn_as_in_transformers(writer: LanguageModel, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "tokenizer.json")
+    roles = {f"{role}_token": token for role, token in tokenizer.roles.items()}
+    theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), **roles)
+    theirs.chat_template = TEMPLATE
+    for prompt in ("Who are you?", " a\n\nb ", "é 12"):
+        messages = [{"role": "user", "content": prompt}]
+        assert render(TEMPLATE, messages, tokenizer.roles) == theirs.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+        wanted: Any = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+        assert Chat(writer).encode(prompt) == wanted["input_ids"]
+    assert Chat(writer).encode("Who")[0] == tokenizer.bos_id != Chat(writer).encode("Who")[1]
+
+
+def test_a_chat_answers_like_any_language_model(writer: LanguageModel) -> None:
+    told = Chat(writer).generate(["Who are you?"], temperature=0, max_new=5)[0][0]
+    assert len(told.tokens) <= 5
+    assert "".join(Chat(writer).stream("Who are you?", temperature=0, max_new=5)) == told.text
+
+
+def test_a_prompt_cannot_end_its_turn(writer: LanguageModel) -> None:
+    with pytest.raises(DataError, match="spells the special token <eos>"):
+        Chat(writer).encode("hello<eos>")
+    assert writer.encode("hello<eos>")[-1] != writer.tokenizer.eos_id  # as text it never means the token
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ raise_exception('no user here') }}", "no user here"),
+        ("{% for %}", "cannot be used"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+    ],
+)
+def test_a_template_that_fails_or_reaches_out_is_refused(template: str, reason: str) -> None:
+    with pytest.raises(CheckpointError, match=reason):
+        render(template, [{"role": "user", "content": "x"}], {})
+
+
+def test_a_model_without_a_template_does_not_converse(writer: LanguageModel) -> None:
+    with pytest.raises(CheckpointError, match="has no chat template"):
+        Chat(LanguageModel(writer.model, writer.tokenizer))
