@@ -1,4 +1,86 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
 
 # Test sizes are tiny: a second thread would only be waited for, for seconds when the machine is busy.
 torch.set_num_threads(1)
+
+WORDS = ["the", "a", "dog", "cat", "man", "sees", "likes", "hears", "tree", "river", "book", "le", "chien", "chat"]
+ENTRIES = ["</s>", "<unk>", "<s>", *WORDS]  # and <pad>, last
+PAD = len(ENTRIES)
+V = PAD + 4  # rows of the tables, some of them spare
+SIDE = {"pad_token_id": PAD, "eos_token_id": 0, "decoder_start_token_id": PAD}
+HUB: dict[str, tuple[str, dict[str, Any]]] = {
+    "marian": (
+        "MarianMTModel",
+        {
+            "vocab_size": V, "d_model": 14, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2, "encoder_ffn_dim": 11, "decoder_ffn_dim": 11, "max_position_embeddings": 37,
+            "forced_eos_token_id": None, **SIDE,
+        },
+    ),
+    "t5": (
+        "T5ForConditionalGeneration",
+        {"vocab_size": V, "d_model": 14, "num_layers": 2, "num_heads": 3, "d_kv": 5, "d_ff": 11, **SIDE},
+    ),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": V, "n_embd": 14, "n_layer": 2, "n_head": 2, "n_positions": 37,
+            "eos_token_id": 0, "bos_token_id": 0,
+        },
+    ),
+    "llama": (
+        "LlamaForCausalLM",
+        {
+            "vocab_size": V, "hidden_size": 28, "intermediate_size": 11, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 37, "eos_token_id": 0,
+            "bos_token_id": 2,
+        },
+    ),
+    "bert": (
+        "BertForMaskedLM",
+        {
+            "vocab_size": V, "hidden_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 11, "max_position_embeddings": 37,
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Callable[..., Path]:
+    """A folder as Hugging Face's libraries write it: a small random model, and a tokenizer of seventeen words.
+
+    `is_opened` puts <s> before every text; `more` words are added to the vocabulary.
+    """
+
+    def write(kind: str, name: str = "hub", is_opened: bool = False, more: int = 0, **changes: Any) -> Path:
+        import tokenizers
+        import transformers
+        from tokenizers import models, pre_tokenizers, processors
+
+        model, config = HUB[kind]
+        made = getattr(transformers, model)
+        torch.manual_seed(2)
+        transformers.utils.logging.disable_progress_bar()
+        network = made(made.config_class(**{**config, **changes}))
+        for parameter, tensor in network.named_parameters():
+            if "embed_positions" not in parameter:  # else they only repeat themselves
+                by = 0.1 if tensor.dim() == 1 else 1.0 if len(tensor) == V else 0.5
+                tensor.data.add_(torch.randn_like(tensor), alpha=by)
+        network.save_pretrained(tmp_path / name)
+        entries = [*ENTRIES, "<pad>", *(f"w{i}" for i in range(more))]
+        rust = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(entries)}, unk_token="<unk>"))
+        rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+        if is_opened:
+            rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 2)])
+            roles["bos_token"] = "<s>"
+        transformers.PreTrainedTokenizerFast(tokenizer_object=rust, **roles).save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return write

@@ -22,7 +22,7 @@ RANKS = [
     ["prepare", "diagnosis"],
     ["loading"],
     ["tasks"],
-    ["launch", "inspection", "auto"],
+    ["launch", "inspection", "auto", "exchange"],
     ["verbs", "showcase"],
     ["serve"],
     ["studio"],

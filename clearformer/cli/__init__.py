@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ from clearformer.version import __version__
 
 VERBS = (
     *("train", "finetune", "translate", "generate", "score", "fill", "repair", "evaluate"),
+    *("import", "export", "merge"),
     *("inspect", "neighbours", "doctor", "demo"),
 )
 
@@ -108,7 +110,7 @@ def root(
 
 
 for verb in VERBS:
-    import_module(f"clearformer.cli.{verb}")
+    import_module(f"clearformer.cli.{verb}_" if iskeyword(verb) else f"clearformer.cli.{verb}")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import errno
 import importlib
 import inspect
+import keyword
 import signal
 import subprocess
 import sys
@@ -36,7 +37,8 @@ def test_help_names_every_verb(cli: CliCall) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_shows_each_example_on_a_line_of_its_own(cli: CliCall, verb: str) -> None:
-    function = getattr(importlib.import_module(f"clearformer.cli.{verb}"), verb)
+    name = f"{verb}_" if keyword.iskeyword(verb) else verb
+    function = getattr(importlib.import_module(f"clearformer.cli.{name}"), name)
     examples = inspect.getdoc(function).split("\b\n")[1].splitlines()  # type: ignore[union-attr]
     assert examples
     assert all(f"clearformer {verb}" in example for example in examples)

@@ -1,5 +1,6 @@
 """A Hugging Face folder of any kind we know, by what its config.json says it is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,51 @@ CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_f
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:
     """The configuration, whose `kind` says which model it is for, and the weights, both in our words."""
+    config, weights = converter_of(folder).import_folder(folder, read)
+    return config, weights
+
+
+def converter_of(folder: Path) -> Any:
+    """The module that a folder's config.json asks for."""
     path = folder / "config.json"
     model_type = str(read_json(path, "name a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
     if model_type not in CONVERTERS:
         raise CheckpointError(
             f"{path}: models of type `{model_type}` are not known", f"choose one of: {', '.join(CONVERTERS)}"
         )
-    config, weights = CONVERTERS[model_type].import_folder(folder, read)
-    return config, weights
+    return CONVERTERS[model_type]
+
+
+def converter_for(config: Any) -> Any:
+    """The module whose family has a word for everything in our configuration."""
+    if config.kind == "gpt":
+        is_post = config.residual == "post"
+        return llama if config.positions.kind == "rotary" else openai_gpt if is_post else gpt2
+    if config.kind == "bert":
+        return roberta if config.positions.offset else bert
+    found = {"transformer": marian, "t5": t5}.get(config.kind)
+    if found is None:
+        raise CheckpointError(f"Hugging Face has no model of the kind `{config.kind}`", "only ours can be exported")
+    return found
+
+
+def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
+    """The folder that `from_pretrained` reads, and its model_type. `tokens` are the ids of pad, bos and eos."""
+    converter, (pad, bos, eos) = converter_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
+    known: dict[Any, dict[str, int]] = {
+        marian: {"pad": pad, "eos": eos, "first": bos},
+        t5: {"pad": pad, "eos": eos, "first": bos},
+        bert: {"pad": pad},
+        roberta: {},
+    }
+    if converter is roberta and pad != config.positions.offset - 1:
+        raise CheckpointError(
+            f"RoBERTa pads with token {config.positions.offset - 1}, and this model with {pad}", "it cannot be said"
+        )
+    arguments = known.get(converter, {"pad": pad, "bos": bos, "eos": eos})
+    converter.export_config(config, **arguments)  # what cannot be said is refused before any tensor is missed
+    converter.export_folder(folder, config, weights, **arguments)
+    return next(name for name, module in CONVERTERS.items() if module is converter)
 
 
 def first_token(folder: Path) -> int:

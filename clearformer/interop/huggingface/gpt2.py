@@ -1,7 +1,8 @@
 """GPT-2 to ours and back.
 
 What would surprise: its layers are `Conv1D`s, whose matrices lie the other way round, (in, out); queries, keys and
-values are packed into one as ours are. Older files also hold each layer's causal mask, as `attn.bias`.
+values are packed into one as ours are. Older files also hold each layer's causal mask, as `attn.bias`. Its layers
+always have biases: a model of ours without them goes over with zeros.
 """
 
 from collections.abc import Mapping
@@ -67,7 +68,6 @@ FIXED: dict[str, Any] = {  # what every GPT-2 is
     "first_norm": False,
     "final_norm": True,
     "norm": "layer",
-    "bias": True,
     "head_bias": False,
     "scale_embedding": False,
     "positions": {"kind": "learned", "offset": 0},
@@ -141,6 +141,10 @@ def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) 
 
 def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     rows = tensor_rows(config)
+    if not config.bias:
+        layers = [name for name in rows if name.endswith(CONV1D)]
+        zeros = {f"{name.removesuffix('weight')}bias": ours[name].new_zeros(len(ours[name])) for name in layers}
+        ours = {**zeros, **ours}
     return to_theirs(ours, rows, "the model", conv1d(rows))
 
 

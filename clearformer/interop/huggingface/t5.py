@@ -71,10 +71,12 @@ def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, 
     return config, import_weights(weights, config, str(folder))
 
 
-def export_folder(folder: Path, config: T5Config, weights: Mapping[str, Tensor], pad: int, eos: int) -> None:
-    """The folder that `T5ForConditionalGeneration.from_pretrained` reads; decoding starts with `pad`."""
+def export_folder(
+    folder: Path, config: T5Config, weights: Mapping[str, Tensor], pad: int, eos: int, first: int | None = None
+) -> None:
+    """The folder that `T5ForConditionalGeneration.from_pretrained` reads; decoding starts with `first`, else `pad`."""
     theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, pad, eos), **precision(theirs)}, theirs)
+    write_folder(folder, {**export_config(config, pad, eos, first), **precision(theirs)}, theirs)
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
@@ -99,7 +101,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
     )
 
 
-def export_config(config: T5Config, pad: int, eos: int) -> dict[str, Any]:
+def export_config(config: T5Config, pad: int, eos: int, first: int | None = None) -> dict[str, Any]:
     """config.json of the same model, where T5 has one."""
     rate, fields = config.dropout, written_out(config)
     one_rate = {"attention_dropout": rate, "activation_dropout": rate}
@@ -117,7 +119,7 @@ def export_config(config: T5Config, pad: int, eos: int) -> dict[str, Any]:
         "tie_word_embeddings": config.scale_head,  # older versions have one switch for scale and tie
         "pad_token_id": pad,
         "eos_token_id": eos,
-        "decoder_start_token_id": pad,
+        "decoder_start_token_id": pad if first is None else first,
     }
 
 

@@ -160,7 +160,6 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"final_norm": False}, "final_norm"),
         ({"first_norm": True}, "first_norm"),
         ({"norm": "rms"}, "norm"),
-        ({"bias": False}, "bias"),
         ({"head_bias": True}, "head_bias"),
         ({"scale_embedding": True}, "scale_embedding"),
         ({"positions": {"kind": "learned", "offset": 2}}, "positions"),

@@ -1,0 +1,32 @@
+"""clearformer merge"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Json
+
+
+@app.command()
+def merge(
+    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="A LoRA adapter: a folder that peft wrote.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to make.")],
+    base: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The model it adapts, if not where the adapter says.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add a LoRA adapter to the weights of its base.
+
+    \b
+    clearformer merge adapter runs/merged
+    clearformer merge adapter runs/merged --base runs/smollm2
+    """
+    from json import dumps
+
+    from clearformer.exchange import merge as fold
+
+    report = fold(adapter, out, base)
+    print(dumps(report) if json else report["run"])

@@ -1,0 +1,141 @@
+"""Models from elsewhere into run folders, and run folders into what others read.
+
+import_model   a Hugging Face folder, or a .gguf file    ->  a run folder that every verb takes
+export_model   any model that we can open                ->  the folder that `from_pretrained` reads
+merge          a LoRA adapter in peft's format           ->  a run folder of its base, the adapter in its weights
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from torch import Tensor
+
+from clearformer.checkpoint import RunFolder, load_weights, save_tensors, weights_of, write_text
+from clearformer.errors import CheckpointError, ConfigError, suggest
+from clearformer.interop import gguf
+from clearformer.interop.huggingface.convert import converter_for, converter_of, export_any
+from clearformer.interop.huggingface.folder import TEMPLATE, read_template
+from clearformer.interop.huggingface.peft import CONFIG as ADAPTER
+from clearformer.interop.huggingface.peft import import_adapter, read_config
+from clearformer.interop.huggingface.pickled import read_any_weights
+from clearformer.interop.huggingface.vocabulary import write_tokenizer
+from clearformer.interop.origin import Origin
+from clearformer.loading import (
+    HINT,
+    build_model,
+    check_fit,
+    find,
+    foreign_recipe,
+    is_foreign,
+    is_pair,
+    open_model,
+    read_foreign,
+)
+from clearformer.prepare import save_tokenizers
+from clearformer.recipe import Recipe
+from clearformer.text import Tokenizer
+from clearformer.tuning import adapters
+
+FORMATS = ("huggingface",)
+
+
+def import_model(source: str | Path, out: str | Path) -> dict[str, Any]:
+    """A run folder of a Hugging Face folder or a .gguf file: run, kind, parameters, format.
+
+    This is the one door through which weights in a pickle may come, and nothing but tensors is taken from it.
+    """
+    source, out = Path(source), Path(out)
+    if not source.exists():
+        raise CheckpointError(f"there is no model {source}", "give a Hugging Face folder, or a .gguf file")
+    require_empty(out)
+    if source.is_file():
+        if source.suffix != ".gguf":
+            raise CheckpointError(f"{source} is a file of no known kind", "give a .gguf file, or a folder")
+        config, weights, tokenizer, template = gguf.import_file(source)
+        recipe, tokenizers = foreign_recipe(config, Origin(source=source.name, format="gguf")), [tokenizer]
+    else:
+        if not is_foreign(source):
+            raise CheckpointError(f"{source} is no folder of Hugging Face's: it has no config.json", HINT)
+        recipe, weights, tokenizers = read_foreign(source, read_any_weights)
+        template = read_template(source)
+    check_fit(tokenizers, recipe, source)
+    network = build_model(recipe.model)
+    load_weights(network, weights, str(source))
+    write_run(out, recipe, weights, tokenizers, template)
+    return told(out, recipe, weights) | {"format": recipe.origin.format if recipe.origin else None}
+
+
+def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
+    """The folder that `from_pretrained` and `AutoTokenizer` read: folder, model_type."""
+    out = Path(out)
+    if format not in FORMATS:
+        raise ConfigError(f"there is no format `{format}`", suggest(format, FORMATS))
+    require_empty(out)
+    opened = open_model(model)
+    tokenizer = opened.tokenizers[-1]
+    if len({tok.fingerprint() for tok in opened.tokenizers}) > 1:
+        raise CheckpointError(
+            f"{model} has a vocabulary for each side, and tokenizer.json holds one",
+            "only a model with one vocabulary can be exported: train with text.shared = true",
+        )
+    ids = {"pad": tokenizer.pad_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
+    model_type = export_any(out, opened.config, weights_of(opened.network), ids)
+    write_tokenizer(out, tokenizer, opened.config, is_pair(opened.recipe))
+    if opened.template is not None:
+        write_text(out / TEMPLATE, opened.template)
+    return {"folder": str(out), "model_type": model_type}
+
+
+def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) -> dict[str, Any]:
+    """A run folder of the base with the adapter added to its weights: run, kind, parameters, base.
+
+    The adapter says where its base is; `base` says it instead, if it has moved.
+    """
+    adapter, out = Path(adapter), Path(out)
+    require_empty(out)
+    if not (adapter / ADAPTER).exists():
+        raise CheckpointError(f"{adapter} holds no adapter: it has no {ADAPTER}", "name a folder that peft wrote")
+    folder = base_of(adapter) if base is None else find(base)
+    opened = open_model(folder)
+    converter = converter_of(folder) if is_foreign(folder) else converter_for(opened.config)
+    import_adapter(adapter, opened.network, converter.tensor_rows(opened.config))
+    adapters.merge(opened.network)
+    weights = weights_of(opened.network)
+    write_run(out, opened.recipe, weights, opened.tokenizers, opened.template)
+    return told(out, opened.recipe, weights) | {"base": str(folder)}
+
+
+def base_of(adapter: Path) -> Path:
+    """The folder of the model that an adapter was trained on, as it names it or beside it."""
+    name = read_config(adapter).get("base_model_name_or_path")
+    for path in (Path(str(name)), adapter / str(name)) if name else ():
+        if path.is_dir():
+            return find(path)
+    raise CheckpointError(f"{adapter} is for the base `{name}`, which is not here", "say where it is: --base FOLDER")
+
+
+def require_empty(out: Path) -> None:
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise CheckpointError(f"{out} is there already, and not empty", "choose another folder")
+
+
+def write_run(
+    out: Path, recipe: Recipe, weights: Mapping[str, Tensor], tokenizers: list[Tokenizer], template: str | None
+) -> None:
+    """A run folder; the recipe of a model that was not trained here says only where it comes from and what it is."""
+    tables = recipe.tables()
+    if recipe.data is None:
+        tables = {name: table for name, table in tables.items() if name in ("origin", "model")}
+    write_text(out / "recipe.toml", tomli_w.dumps(tables))
+    save_tokenizers(RunFolder(out), tokenizers[0], tokenizers[-1])
+    if template is not None:
+        write_text(out / TEMPLATE, template)
+    facts = {"tokenizers": [tokenizer.fingerprint() for tokenizer in tokenizers]}
+    save_tensors(RunFolder(out).model, weights, facts)
+
+
+def told(out: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    n_parameters = sum(tensor.numel() for tensor in weights.values())
+    return {"run": str(out), "kind": recipe.model.kind, "parameters": n_parameters}
