@@ -124,16 +124,16 @@ def require_empty(out: Path) -> None:
 def write_run(
     out: Path, recipe: Recipe, weights: Mapping[str, Tensor], tokenizers: list[Tokenizer], template: str | None
 ) -> None:
-    """A run folder; the recipe of a model that was not trained here says only where it comes from and what it is."""
+    """A run folder. The recipe, which makes it one, comes last; that of a model from elsewhere says only what it is."""
     tables = recipe.tables()
     if recipe.data is None:
         tables = {name: table for name, table in tables.items() if name in ("origin", "model")}
-    write_text(out / "recipe.toml", tomli_w.dumps(tables))
     save_tokenizers(RunFolder(out), tokenizers[0], tokenizers[-1])
     if template is not None:
         write_text(out / TEMPLATE, template)
     facts = {"tokenizers": [tokenizer.fingerprint() for tokenizer in tokenizers]}
     save_tensors(RunFolder(out).model, weights, facts)
+    write_text(RunFolder(out).recipe, tomli_w.dumps(tables))
 
 
 def told(out: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:

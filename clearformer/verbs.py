@@ -22,6 +22,7 @@ from clearformer.data.windows import Windows
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
+from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.translate import Translator
 from clearformer.loading import find, load, load_as, read_recipe
@@ -182,9 +183,15 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
         return measure_loss(writer.model, Windows(store, length, max(1, recipe.train.tokens // length)), writer.device)
 
 
-def generate(model: Name, prompts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[list[Continuation]]:
-    """Continuations of each prompt by a language model; the settings are those of `LanguageModel.generate`."""
-    return load_as(LanguageModel, model, device).generate(prompts, **settings)
+def generate(
+    model: Name, prompts: Sequence[str], *, chat: bool = False, device: str = "cpu", **settings: Any
+) -> list[list[Continuation]]:
+    """Continuations of each prompt by a language model, or, with `chat`, answers to them.
+
+    The settings are those of `LanguageModel.generate`.
+    """
+    writer = load_as(LanguageModel, model, device)
+    return (Chat(writer) if chat else writer).generate(prompts, **settings)
 
 
 def score(

@@ -61,10 +61,21 @@ def own(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "openai-gpt", "llama"])
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        ("gpt2", {}),
+        ("gpt2", {"bias": False, "tied": False}),
+        ("openai-gpt", {}),
+        ("llama", {}),
+        ("llama", {"d_head": 6}),
+    ],
+)
 @torch.no_grad()
-def test_a_language_model_goes_over(own: Callable[..., Path], tmp_path: Path, model_type: str) -> None:
-    run, hub = own(model_type), tmp_path / "hub"
+def test_a_language_model_goes_over(
+    own: Callable[..., Path], tmp_path: Path, model_type: str, changes: dict[str, Any]
+) -> None:
+    run, hub = own(model_type, **changes), tmp_path / "hub"
     assert export_model(run, hub) == {"folder": str(hub), "model_type": model_type}
     theirs, tok, ours = AutoModelForCausalLM.from_pretrained(hub), AutoTokenizer.from_pretrained(hub), load(run)
     for text, told in zip(TEXTS, ours.generate(TEXTS, temperature=0, max_new=13)):

@@ -97,3 +97,15 @@ def test_every_recipe_is_whole_and_comes_back_from_what_it_writes(path: Path) ->
     again = Recipe.parse(tomllib.loads(recipe.dump()), "the dump")
     assert again == recipe
     assert path.read_text().startswith("# ")
+
+
+def test_a_model_from_elsewhere_has_an_origin_in_place_of_data() -> None:
+    recipe = Recipe.parse({"origin": {"source": "gpt2"}, "model": {"kind": "gpt", "vocab": 13}}, "x.toml")
+    assert recipe.data is None
+    assert Recipe.parse(recipe.tables(), "x.toml") == recipe
+    assert recipe.with_vocab(vocab=11).model.vocab == 13  # its table has rows to spare
+    assert recipe.with_vocab(vocab=17).model.vocab == 17
+    with pytest.raises(ConfigError, match=r"\[origin\] needs the key `source`"):
+        Recipe.parse({"origin": {}}, "x.toml")
+    with pytest.raises(ConfigError, match=r"the table \[data\] is missing"):
+        Recipe.parse({"model": {"kind": "gpt"}}, "x.toml")

@@ -20,7 +20,7 @@ def import_(
     Marian, T5, GPT, GPT-2, Llama, BERT and RoBERTa; of GGUF, Llamas. Weights in pytorch_model.bin are read here alone.
 
     \b
-    clearformer import opus-mt-en-de runs/opus
+    clearformer import t5-small runs/t5
     clearformer import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
     """
     from json import dumps
