@@ -7,7 +7,7 @@ finds in the files of others. How each kind cuts text into pieces is in `tokeniz
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain, compress, dropwhile
 from pathlib import Path
@@ -166,8 +166,7 @@ class Tokenizer:
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
-        around = rust.encode("a")
-        self.opening = around.ids[: next((i for i, own in enumerate(around.special_tokens_mask) if not own), 0)]
+        self.opening = opening_of(rust, vocab)
         self.is_framed = rust.num_special_tokens_to_add(False) > 0
         if not self.is_framed:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
             frame = processors.TemplateProcessing(
@@ -325,6 +324,18 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         return type(self), (self._json,)  # a pickled Rust tokenizer forgets `encode_special_tokens`
+
+
+def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int]:
+    """The ids that the file puts before a text, seen by trying one: "a", or else an entry that it must know."""
+    for text in ("a", *sorted(vocab, key=vocab.__getitem__)[:64]):
+        try:
+            found = rust.encode(text)
+        except Exception:  # the vocabulary lacks this text, and a name for what is unknown
+            continue
+        if 0 in found.special_tokens_mask:
+            return list(found.ids[: found.special_tokens_mask.index(0)])
+    return []
 
 
 class TextStream:

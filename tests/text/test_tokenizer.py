@@ -341,3 +341,25 @@ def test_settings_that_make_no_sense() -> None:
             TextConfig.parse({"extra": extra}, "recipe.toml: [text]")
     with pytest.raises(ConfigError, match="`vocab_size` = 6 holds nothing besides 6 special tokens"):
         TextConfig.parse({"vocab_size": 6, "extra": ["[MASK]", "[SEP]"]}, "recipe.toml: [text]")
+
+
+@pytest.mark.parametrize("before", ["", "<s> "])
+def test_what_a_file_puts_before_a_text_is_found_without_knowing_its_words(before: str) -> None:
+    """Numbers alone, and no name for what is unknown: even "a" cannot be encoded."""
+    rust = tokenizers.Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "7": 2, "8": 3}, unk_token="<unk>"))
+    rust.add_special_tokens(["<s>", "</s>"])
+    rust.post_processor = processors.TemplateProcessing(
+        single=f"{before}$A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    assert Tokenizer(rust.to_str()).opening == ([0] if before else [])
+
+
+def test_the_beginning_can_be_another_token() -> None:
+    tokenizer = train_tokenizer(["a b c"], TextConfig(kind="word", vocab_size=7, min_frequency=1))
+    other = tokenizer.begun_by(tokenizer.pad_id)
+    assert (other.bos_id, other.eos_id, other.pad_id) == (tokenizer.pad_id, tokenizer.eos_id, tokenizer.pad_id)
+    assert Tokenizer(other.to_json()).bos_id == tokenizer.pad_id  # a copy of the file says it too
+    assert other.encode(["a b"]) == tokenizer.encode(["a b"])
+    assert tokenizer.begun_by(tokenizer.bos_id) is tokenizer
+    with pytest.raises(TokenizerError, match="no entry 99"):
+        tokenizer.begun_by(99)
