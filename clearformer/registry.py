@@ -26,10 +26,12 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "data": {
         "causal-lm": "clearformer.data.corpora:TextCorpora",
+        "masked-lm": "clearformer.data.corpora:SentenceCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
     "task": {
         "causal-lm": "clearformer.tasks.causal_lm:CausalLMTask",
+        "masked-lm": "clearformer.tasks.masked_lm:MaskedLMTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },
     "tokenizer": {

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from clearformer.config import Config
+from clearformer.data.sentences import Cut
 from clearformer.data.sources import Filter, PairSource
 from clearformer.data.split import place
 from clearformer.data.text import TextSource
@@ -76,3 +77,9 @@ class TextCorpora(Corpora):
                         yield part
                 elif start <= place(document) < end:
                     yield document
+
+
+class SentenceCorpora(TextCorpora):
+    """[data] of a model that reads sentences, such as BERT."""
+
+    sentences: Cut = Field("line", description="what one sentence is: a line, or what ends with a mark such as . ! ?")

@@ -12,17 +12,22 @@ The head is computed only where something is asked, about one position in seven.
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
-from clearformer.config import Config
 from clearformer.data.batch import IGNORE, EncoderBatch
+from clearformer.data.masking import MaskingConfig
 from clearformer.objectives.cross_entropy import Loss
 
 
-class MaskedLMConfig(Config):
-    """[objective]"""
+class MaskedLMConfig(MaskingConfig):
+    """[objective]: BERT's, with the next sentence; or RoBERTa's, without. What is hidden, data/masking.py says."""
 
     kind: str = "masked-lm"
+    next_sentence: bool = Field(
+        False, description="ask whether the second text follows the first, too; if not, the head for it is not built"
+    )
+    whole_word: bool = Field(False, description="hide all the pieces of a word, or none")
 
 
 class MaskedLM:

@@ -1,6 +1,7 @@
 """Running text to a language model, judged by its loss on text it has not read."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from math import exp
 from typing import Any
 
@@ -37,20 +38,7 @@ class CausalLMTask:
         self.facts: dict[str, Any] = {}
 
     def prepare(self, base: LanguageModel | None) -> None:
-        if is_prepared(self.run):
-            return
-        recipe = self.recipe
-        tokenizer = learn_tokenizer(recipe) if base is None else base.tokenizer
-        self.run.path.mkdir(parents=True, exist_ok=True)
-        write_text(self.run.path / "tokenizer.json", tokenizer.to_json())
-        has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
-        for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
-            if split != "test" or has_test:
-                path = self.run.data / f"{split}.safetensors"
-                store = store_text(recipe.data.read(split), tokenizer, path, bos=True)
-                if len(store.tokens) == 0:
-                    raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-                console.print(f"{split}: {len(store.tokens):,} tokens of {len(store):,} documents")
+        prepare_text(self.recipe, self.run, None if base is None else base.tokenizer, partial(store_text, bos=True))
 
     def open(self) -> Recipe:
         self.tokenizer = Tokenizer.load(self.run.path / "tokenizer.json")
@@ -123,6 +111,24 @@ class TextSteps:
     def load(self, epoch: int, position: int, world: World) -> tuple[list[TextBatch], int]:
         group = self.plan(epoch)[position]
         return [self.windows.batch(rows) for rows in world.share(group)], sum(map(self.windows.count, group))
+
+
+def prepare_text(
+    recipe: Recipe, run: RunFolder, tokenizer: Tokenizer | None, store: Callable[..., DocumentStore]
+) -> None:
+    """The tokenizer and the splits of a text in the run folder, unless they are there: learnt, if none is given."""
+    if is_prepared(run):
+        return
+    tokenizer = tokenizer or learn_tokenizer(recipe)
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_text(run.path / "tokenizer.json", tokenizer.to_json())
+    has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
+    for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
+        if split != "test" or has_test:
+            stored = store(recipe.data.read(split), tokenizer, run.data / f"{split}.safetensors")
+            if len(stored.tokens) == 0:
+                raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
+            console.print(f"{split}: {len(stored.tokens):,} tokens of {len(stored):,} documents")
 
 
 def learn_tokenizer(recipe: Recipe) -> Tokenizer:

@@ -246,6 +246,22 @@ class Tokenizer:
         finally:
             self._rust.encode_special_tokens = True
 
+    def frame(self, is_pair: bool = False) -> Rows:
+        """The special tokens that `framed` puts before and after a text; or before, between and after two."""
+        row = self._rust.encode("a", "a" if is_pair else None)
+        parts: Rows = [[]]
+        for before, (token_id, text) in zip([None, *row.sequence_ids], zip(row.ids, row.sequence_ids)):
+            if text is None:
+                parts[-1].append(token_id)
+            elif text != before:
+                parts.append([])
+        return parts
+
+    @property
+    def special_ids(self) -> list[int]:
+        """The ids of all special tokens, <unk> too."""
+        return sorted(self._reserved if self.unk_id is None else {*self._reserved, self.unk_id})
+
     def id_of(self, token: str) -> int:
         """The id of an entry, such as a special token of one's own."""
         token_id = self._rust.token_to_id(token)

@@ -363,3 +363,13 @@ def test_the_beginning_can_be_another_token() -> None:
     assert tokenizer.begun_by(tokenizer.bos_id) is tokenizer
     with pytest.raises(TokenizerError, match="no entry 99"):
         tokenizer.begun_by(99)
+
+
+def test_the_frame_is_what_framing_adds() -> None:
+    ours = train_tokenizer(["a b c"], TextConfig(kind="word", min_frequency=1, extra=("[MASK]",)))
+    assert ours.frame() == [[ours.bos_id], [ours.eos_id]]
+    assert ours.frame(is_pair=True) == [[ours.bos_id], [ours.eos_id], [ours.eos_id]]
+    assert ours.special_ids == [0, 1, 2, 3, 4]
+    before, between, after = ours.frame(is_pair=True)
+    a, b = ours.encode(["a b", "c"])
+    assert ours.framed(["a b"], ["c"])[0] == [[*before, *a, *between, *b, *after]]
