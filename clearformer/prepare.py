@@ -22,6 +22,7 @@ from clearformer.data.split import place
 from clearformer.data.store import PairStore, StoreWriter
 from clearformer.errors import DataError
 from clearformer.recipe import Recipe
+from clearformer.registry import resolve
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.distributed import World
 from clearformer.training.journal import console
@@ -52,10 +53,11 @@ class Corpus:
     train: PairStore
     valid: PairStore
     valid_text: list[Example]
+    start_id: int  # what the decoder reads first
 
     def batch(self, store: PairStore, rows: np.ndarray) -> Batch:
         tok = self.target_tokenizer
-        return pad_batch(*store.rows(rows), tok.pad_id, tok.bos_id, tok.eos_id)
+        return pad_batch(*store.rows(rows), tok.pad_id, self.start_id, tok.eos_id)
 
 
 def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> Corpus:
@@ -69,9 +71,14 @@ def prepare(recipe: Recipe, run: RunFolder, tokenizers: tuple[Tokenizer, Tokeniz
             encode_split(recipe, split, shares, source, target, run)
     source, target = load_tokenizers(run)
     text = [Example(*pair) for pair in json.loads((run.data / "valid.json").read_text(encoding="utf-8"))]
-    return Corpus(
-        source, target, PairStore(run.data / "train.safetensors"), PairStore(run.data / "valid.safetensors"), text
-    )
+    train, valid = (PairStore(run.data / f"{split}.safetensors") for split in ("train", "valid"))
+    return Corpus(source, target, train, valid, text, start_id(recipe, target))
+
+
+def start_id(recipe: Recipe, tokenizer: Tokenizer) -> int:
+    """The token that a decoder of the recipe's kind begins with: BOS, unless its class says otherwise, as T5's does."""
+    role = getattr(resolve("model", recipe.model.kind), "begins_with", "bos")
+    return int(getattr(tokenizer, f"{role}_id"))
 
 
 def discard(run: RunFolder) -> None:

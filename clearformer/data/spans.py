@@ -26,7 +26,7 @@ class SpanConfig(Config):
 
 
 def drop_spans(
-    tokens: Sequence[int], sentinels: Sequence[int], config: SpanConfig, rng: np.random.Generator
+    tokens: Sequence[int] | np.ndarray, sentinels: Sequence[int], config: SpanConfig, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
     """One text's ids -> source and target, without EOS. sentinels: their ids, in order of use.
 

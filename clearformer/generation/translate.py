@@ -68,6 +68,11 @@ class Translator:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def start_id(self) -> int:
+        """What the decoder reads first: BOS, or, if it is a T5, padding. A model of the user's need not say."""
+        return int(getattr(self.target_tokenizer, f"{getattr(self.model, 'begins_with', 'bos')}_id"))
+
     def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
         """The best translation of each text. Settings are those of [decode], such as beam=1."""
         return [candidates[0].text for candidates in self.candidates(texts, **settings)]
@@ -120,7 +125,7 @@ class Translator:
         pad, eos = self.source_tokenizer.pad_id, self.source_tokenizer.eos_id
         source, mask = (x.to(self.device) for x in pad_source(Ragged.of(sources), pad, eos))
         limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
-        first = torch.full((len(sources),), self.target_tokenizer.bos_id, device=self.device)
+        first = torch.full((len(sources),), self.start_id, device=self.device)
         state = self.model.start(source, None if mask.all() else mask)
         eos = self.target_tokenizer.eos_id
         if decode.temperature > 0:
@@ -195,7 +200,7 @@ class Translator:
     def batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
         tok = self.target_tokenizer
-        return pad_batch(sources, targets, tok.pad_id, tok.bos_id, tok.eos_id).to(self.device)
+        return pad_batch(sources, targets, tok.pad_id, self.start_id, tok.eos_id).to(self.device)
 
 
 def refuse_string(texts: Iterable[str]) -> None:

@@ -44,6 +44,7 @@ class T5(Transformer):
     """source (B, S), target (B, T) -> logits (B, T, V): at each position, scores for the next target token."""
 
     Config = T5Config
+    begins_with = "pad"
 
     def __init__(self, config: T5Config, core: Core | None = None) -> None:
         super().__init__(config, core)

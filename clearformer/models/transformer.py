@@ -55,6 +55,8 @@ class Transformer(nn.Module):
 
     Config = TransformerConfig
     task = "translation"
+    begins_with = "bos"
+    """The role of the token that the decoder reads before it has written any."""
 
     def __init__(self, config: TransformerConfig, core: Core | None = None) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ def opened(tales: Path, folder: Path, objective: dict[str, Any] | None = None, *
 
 def test_it_finds_words_and_tells_what_follows(done: Path) -> None:
     report = json.loads((done / "report.json").read_text())
-    # By frequency alone: of seven words "the", "and", one of two openings, of three verbs, of their things, two animals.
+    # By frequency alone: of seven words "the", "and", one of two openings, of three verbs and things, two animals.
     unigram = -sum(n * p * log(p) for n, p in ((2, 1 / 7), (2, 1 / 14), (6, 1 / 21), (4, 2 / 28)))
     for scores in (report["valid"], report["test"]):
         assert scores["loss"] < 0.7 * unigram
