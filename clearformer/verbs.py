@@ -24,6 +24,7 @@ from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
 from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
+from clearformer.generation.masked import MaskedModel
 from clearformer.generation.translate import Translator
 from clearformer.loading import find, load, load_as, read_recipe
 from clearformer.recipe import Recipe
@@ -199,7 +200,8 @@ def score(
 ) -> list[dict[str, Any]]:
     """Texts ranked by how likely a model finds them: text, logprob, tokens, perplexity, the likeliest first.
 
-    A language model judges them by themselves, a translator as translations of `source`, their ends always counted.
+    A language model judges them by themselves, a translator as translations of `source`, their ends always counted. A
+    masked model gives pseudo-log-likelihoods (generation/masked.py): to be compared with one another alone.
     """
     judge = load(model, device)
     if isinstance(judge, Translator):
@@ -220,12 +222,18 @@ def fill(
     model: Name, text: str, n: int = 5, candidates: Sequence[str] | None = None, *, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """The best words for the gap ___ of a text: text, word, position, logprob, share."""
-    return [asdict(row) for row in gaps.fill(load_as(LanguageModel, model, device), text, n, candidates)]
+    return [asdict(row) for row in gaps.fill(filler(model, device), text, n, candidates)]
 
 
 def repair(model: Name, text: str, n: int = 5, *, device: str = "cpu") -> list[dict[str, Any]]:
     """The best ways to add the word that a sentence lacks: text, word, position, logprob, share."""
-    return [asdict(row) for row in gaps.repair(load_as(LanguageModel, model, device), text, n)]
+    return [asdict(row) for row in gaps.repair(filler(model, device), text, n)]
+
+
+def filler(model: Name, device: str) -> LanguageModel | MaskedModel:
+    """A model that knows which words go together; of any other kind, `load_as` says what it is instead."""
+    found = load(model, device)
+    return found if isinstance(found, LanguageModel | MaskedModel) else load_as(LanguageModel, model, device)
 
 
 def lines_of(path: Path, n: int) -> list[str]:

@@ -21,7 +21,8 @@ def fill(
 ) -> None:
     """Find the best words for a gap.
 
-    The gap is written ___. Columns: share among the words considered, log-probability, word, text.
+    The gap is written ___. Columns: share among the words considered, log-probability, word, text. A masked model,
+    such as BERT, sees both sides of the gap, and its log-probability is that of the word alone.
 
     \b
     clearformer fill --model runs/ptb "The man ___ a cart"

@@ -24,7 +24,8 @@ def score(
 ) -> None:
     """Rank texts by how likely a model finds them.
 
-    Columns: log-probability (natural), tokens, perplexity, text; the likeliest first.
+    Columns: log-probability (natural), tokens, perplexity, text; the likeliest first. A masked model, such as BERT,
+    gives pseudo-log-likelihoods: each word judged with all the others in sight.
 
     \b
     clearformer score --model runs/ptb "The man pooled a cart" "The man pulled a cart"

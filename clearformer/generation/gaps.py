@@ -4,20 +4,22 @@
     repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           it is not
 
 A model that reads from left to right proposes words by what it would say after the left part, and then judges each by
-the whole sentence: what comes after the gap must follow from the word, too.
+the whole sentence: what comes after the gap must follow from the word, too. A masked model sees both sides at once: a
+gap's words are ranked by their probability there, and repaired sentences by pseudo-log-likelihood.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from clearformer.errors import DataError
 from clearformer.generation.language import Continuation, Score
 
 GAP = "___"
 PROPOSALS = 192  # continuations drawn to find words in; the same ones each time
+PER_PLACE = 8  # words that a masked model proposes for each place of a sentence to repair
 
 
 class Judge(Protocol):
@@ -26,6 +28,15 @@ class Judge(Protocol):
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]: ...
     @property
     def generate(self) -> Callable[..., list[list[Continuation]]]: ...
+
+
+@runtime_checkable
+class BothSided(Protocol):
+    """A MaskedModel: words between two texts, with their log-probabilities; and scores of whole ones."""
+
+    def score(self, texts: Sequence[str], closed: bool = False) -> list[Score]: ...
+    def weigh(self, left: str, right: str, words: Iterable[str]) -> list[tuple[str, float]]: ...
+    def propose(self, left: str, right: str, n: int = 50) -> list[tuple[str, float]]: ...
 
 
 @dataclass(frozen=True)
@@ -42,25 +53,29 @@ class Filling:
     share: float
 
 
-def fill(model: Judge, text: str, n: int = 5, candidates: Iterable[str] | None = None) -> list[Filling]:
+def fill(model: Judge | BothSided, text: str, n: int = 5, candidates: Iterable[str] | None = None) -> list[Filling]:
     """The best n words for the gap, written ___, of a text."""
     left, gap, right = text.partition(GAP)
     if not gap or GAP in right:
         count = "no gap" if not gap else "several gaps"
         raise DataError(f"{text!r} has {count}, not one", f"write {GAP} for the missing word")
+    at = len(left.split())
+    if isinstance(model, BothSided):
+        found = model.propose(left, right) if candidates is None else model.weigh(left, right, candidates)
+        return shared([(left + word + right, word, at) for word, _ in found], [logprob for _, logprob in found])[:n]
     words = list(candidates) if candidates is not None else propose(model, [left])[0]
-    return ranked(model, [(left + word + right, word, len(left.split())) for word in words])[:n]
+    return ranked(model, [(left + word + right, word, at) for word in words])[:n]
 
 
-def repair(model: Judge, text: str, n: int = 5) -> list[Filling]:
+def repair(model: Judge | BothSided, text: str, n: int = 5) -> list[Filling]:
     """The best n ways to add a word to a sentence that lacks one."""
     words = text.split()
-    lefts = [" ".join(words[:i]) for i in range(len(words) + 1)]
-    options = [
-        (" ".join([*words[:i], word, *words[i:]]), word, i)
-        for i, found in enumerate(propose(model, lefts))
-        for word in found
-    ]
+    sides = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(len(words) + 1)]
+    if isinstance(model, BothSided):
+        found = [[word for word, _ in model.propose(f"{a} ".lstrip(), f" {b}".rstrip(), PER_PLACE)] for a, b in sides]
+    else:
+        found = propose(model, [left for left, _ in sides])
+    options = [(" ".join([*words[:i], word, *words[i:]]), word, i) for i, some in enumerate(found) for word in some]
     return ranked(model, options)[:n]
 
 
@@ -77,8 +92,12 @@ def first_word(text: str) -> str | None:
     return found[1] if found else None
 
 
-def ranked(model: Judge, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
-    scores = [score.logprob for score in model.score([text for text, _, _ in options])]
+def ranked(model: Judge | BothSided, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
+    return shared(options, [score.logprob for score in model.score([text for text, _, _ in options])])
+
+
+def shared(options: Sequence[tuple[str, str, int]], scores: Sequence[float]) -> list[Filling]:
+    """The best first, with the share of each among them all."""
     highest = max(scores, default=0.0)
     total = sum(exp(score - highest) for score in scores)
     rows = [Filling(*option, score, exp(score - highest) / total) for option, score in zip(options, scores)]

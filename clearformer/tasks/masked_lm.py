@@ -87,7 +87,8 @@ class MaskedLMTask(DrawnTask):
         """A row of a batch as text, in which "‹cart: horse›" was "cart", hidden, and is taken for "horse"."""
         assert isinstance(batch, EncoderBatch)
         assert batch.labels is not None
-        row = step % len(batch)
+        asked = (batch.labels[:, :SHOWN] != IGNORE).any(1).nonzero()[:, 0].tolist() or [0]
+        row = asked[step % len(asked)]
         said = model(batch.to(device))[row, :SHOWN].argmax(-1).tolist()
         tokens, labels = batch.tokens[row, :SHOWN].tolist(), batch.labels[row, :SHOWN].tolist()
         frame = {self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id}
