@@ -15,6 +15,7 @@ from clearformer.checkpoint import RunFolder, load_tensors, load_weights
 from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.masked import MaskedModel
+from clearformer.generation.scorer import SentenceScorer
 from clearformer.generation.translate import Translator
 from clearformer.interop.huggingface.convert import first_token, import_any
 from clearformer.interop.huggingface.folder import Reader, read_template, read_weights
@@ -27,11 +28,12 @@ from clearformer.text import Tokenizer
 from clearformer.training.precision import pick_device
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
-Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel)
+Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
     MaskedModel: ("a masked language model", "score, fill, repair"),
+    SentenceScorer: ("a scorer of sentences", "score"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
@@ -158,9 +160,11 @@ def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
 
 
 def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
-    """A model ready for use, from a run folder or one of Hugging Face's: a Translator, LanguageModel or MaskedModel."""
+    """A model ready for use, from a run folder or one of Hugging Face's: a handle, as those in USES."""
     opened = open_model(model, device)
     kind = task_of("model", opened.config.kind)
+    if opened.recipe.objective.kind == "sentence-score":
+        return SentenceScorer(pack(opened.network), opened.tokenizers[0], opened.name)
     if kind == "masked-lm" and opened.config.word_head:
         return MaskedModel(pack(opened.network), opened.tokenizers[0], opened.name)
     if kind not in ("translation", "causal-lm"):

@@ -22,18 +22,21 @@ SHIPPED: dict[str, dict[str, str]] = {
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
         "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
+        "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
         "span-corruption": "clearformer.objectives.span_corruption:SpanCorruption",
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {
         "causal-lm": "clearformer.data.corpora:TextCorpora",
         "masked-lm": "clearformer.data.corpora:SentenceCorpora",
+        "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
     "task": {
         "causal-lm": "clearformer.tasks.causal_lm:CausalLMTask",
         "masked-lm": "clearformer.tasks.masked_lm:MaskedLMTask",
+        "sentence-score": "clearformer.tasks.sentence_score:SentenceScoreTask",
         "span-corruption": "clearformer.tasks.span_corruption:SpanCorruptionTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },

@@ -201,7 +201,8 @@ def score(
     """Texts ranked by how likely a model finds them: text, logprob, tokens, perplexity, the likeliest first.
 
     A language model judges them by themselves, a translator as translations of `source`, their ends always counted. A
-    masked model gives pseudo-log-likelihoods (generation/masked.py): to be compared with one another alone.
+    masked model gives pseudo-log-likelihoods (generation/masked.py): to be compared with one another alone; a
+    scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
     if isinstance(judge, Translator):

@@ -1,0 +1,46 @@
+"""A judge of sentences that has learnt to tell real ones from ones with a word wrong (objectives/sentence_score.py)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearformer.data.batch import EncoderBatch
+from clearformer.generation.decode import widen
+from clearformer.generation.language import Score
+from clearformer.generation.translate import by_length, refuse_string
+from clearformer.text import Tokenizer
+
+BUDGET = 4096  # tokens computed at once
+
+
+class SentenceScorer:
+    """`load` makes one from a run folder."""
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
+        self.model: Any = model.eval()
+        self.tokenizer, self.name = tokenizer, name
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @torch.inference_mode()
+    def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
+        """log p that nothing is wrong with each text: one answer, hence one token, and `closed` changes nothing.
+
+        A text that is too long is judged by its beginning.
+        """
+        refuse_string(texts)
+        ids, _ = self.tokenizer.framed(list(texts), max_tokens=self.model.config.max_length)
+        results = [Score(text, 0.0, 1) for text in texts]
+        for rows in by_length(ids, BUDGET, 1):
+            lengths = torch.tensor([len(ids[row]) for row in rows])
+            T = int(lengths.max())
+            tokens = torch.tensor([ids[row] + [self.tokenizer.pad_id] * (T - len(ids[row])) for row in rows])
+            batch = EncoderBatch(tokens, torch.arange(T) < lengths[:, None]).to(self.device)
+            answers = self.model.next_sentence(self.model.pooled(self.model.hidden(batch)))  # (B, 2)
+            for row, value in zip(rows, widen(answers).log_softmax(-1)[:, 0].tolist()):
+                results[row] = Score(texts[row], value, 1)
+        return results

@@ -1,0 +1,106 @@
+"""Sentences to a judge of sentences, through the launch of a real training."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+import clearformer
+from clearformer import launch
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.errors import CheckpointError, ConfigError
+from clearformer.generation.scorer import SentenceScorer
+from clearformer.inspection import inspect
+from clearformer.loading import load, load_as
+from clearformer.recipe import Recipe
+from clearformer.tasks import begin
+from clearformer.training.distributed import World
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory) -> Path:
+    """Article, noun, verb, article, noun: a word replaced, unless by one of its kind, or left out, breaks the order."""
+    chance, path = Random(0), tmp_path_factory.mktemp("text") / "sentences.txt"
+    nouns, verbs = ("dog", "cat", "bird", "fish", "man", "girl"), ("sees", "likes", "hears", "finds")
+    rows = ((chance.choice(nouns), chance.choice(verbs), chance.choice(nouns)) for _ in range(500))
+    path.write_text("\n".join(f"the {a} {verb} the {b}" for a, verb, b in rows))
+    return path
+
+
+def recipe(path: Path, model: dict[str, Any] | None = None, **train) -> Recipe:
+    table = {
+        "data": {"train": {"path": str(path), "documents": "line"}, "held_out": 0.2, "held_out_test": 0.1},
+        "text": {"kind": "word", "min_frequency": 1},
+        "model": {
+            "kind": "bert", "n_layers": 2, "d_model": 36, "d_ff": 46, "n_heads": 3, "max_length": 13, "dropout": 0.0,
+            "attention_dropout": 0.0, "residual": "pre",
+        } | (model or {}),
+        "objective": {"kind": "sentence-score"},
+        "optim": {"lr": 0.005},
+        "schedule": {"warmup": 5},
+        "train": {"steps": 20, "tokens": 403, "validate_every": 20, "save_every": 10, "ema": 0.9} | train,
+    }  # fmt: skip
+    return Recipe.parse(table, "test")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def done(sentences: Path, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "scorer"
+    launch.train(recipe(sentences, steps=200, validate_every=100), out, device="cpu")
+    return out
+
+
+def test_it_tells_real_sentences_from_changed_ones(done: Path) -> None:
+    report = json.loads((done / "report.json").read_text())
+    for scores in (report["valid"], report["test"]):
+        assert scores["accuracy"] > 0.75
+        assert scores["loss"] < 0.5
+
+
+def test_score_ranks_by_it(done: Path) -> None:
+    judge = load(done)
+    assert isinstance(judge, SentenceScorer)
+    texts = ["the dog the dog sees", "the dog sees the man", "the sees the man"]
+    rows = clearformer.score(done, texts)
+    assert rows[0]["text"] == "the dog sees the man"
+    assert set(rows[0]) == {"text", "logprob", "tokens", "perplexity"}
+    assert rows[0]["logprob"] <= 0
+    singles = [judge.score([text])[0].logprob for text in texts]
+    assert [row.logprob for row in judge.score(texts)] == pytest.approx(singles, abs=1e-5)
+
+
+def test_it_does_nothing_else(done: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a scorer of sentences, not a language model") as caught:
+        clearformer.fill(done, "the ___ sees the man")
+    assert caught.value.hint == "with it you can: score"
+    assert load_as(SentenceScorer, done).name == "scorer"
+    names = [layer["name"] for layer in inspect(done)["layers"]]
+    assert "next_sentence_head" in names
+    assert not any(name.startswith("word_head") for name in names)
+
+
+def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, tmp_path: Path) -> None:
+    launch.train(recipe(sentences), tmp_path / "whole", device="cpu")
+    run = RunFolder(tmp_path / "again")  # cut off after ten steps, under the schedule of twenty
+    trainer, task = launch.set_up(recipe(sentences), run, torch.device("cpu"), World(), None)
+    trainer.config = trainer.config.changed(steps=10)
+    trainer.schedule = trainer.schedule.changed(steps=20)
+    trainer.train(task.steps(World()))
+    run.recipe.write_text(task.recipe.dump())
+    launch.train(task.recipe, run.path, resume=True, device="cpu")
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+def test_a_model_without_the_head_is_refused(sentences: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no head for it"):
+        begin(recipe(sentences, {"next_sentence_head": False}), RunFolder(tmp_path))
