@@ -27,7 +27,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {
-        "causal-lm": "clearformer.data.corpora:TextCorpora",
+        "causal-lm": "clearformer.data.corpora:StreamCorpora",
         "masked-lm": "clearformer.data.corpora:SentenceCorpora",
         "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",

@@ -181,7 +181,9 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
     with TemporaryDirectory() as folder:
         store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=True)
         length = getattr(recipe.data, "length", None) or recipe.model.max_length
-        return measure_loss(writer.model, Windows(store, length, max(1, recipe.train.tokens // length)), writer.device)
+        n_rows = max(1, recipe.train.tokens // length)
+        windows = Windows(store, length, n_rows, joined=getattr(recipe.data, "joined", False))
+        return measure_loss(writer.model, windows, writer.device)
 
 
 def generate(

@@ -50,7 +50,7 @@ class PairCorpora(Corpora):
 
 
 class TextCorpora(Corpora):
-    """[data] of a language model."""
+    """[data] of text: files, and how much of it is read at a time."""
 
     train: TextSource
     valid: TextSource | None = None
@@ -77,6 +77,14 @@ class TextCorpora(Corpora):
                         yield part
                 elif start <= place(document) < end:
                     yield document
+
+
+class StreamCorpora(TextCorpora):
+    """[data] of a language model."""
+
+    joined: bool = Field(
+        False, description="a document may look back at those before it: for the lines of one text, such as PTB's"
+    )
 
 
 class SentenceCorpora(TextCorpora):

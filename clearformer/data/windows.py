@@ -23,10 +23,13 @@ class Windows:
     A batch is an array of places, those of the first label of each row; `batch` reads what is there. Each epoch begins
     to cut at another place, drawn below `length`, and shuffles the rows; what is left at both ends, less than a row
     each, goes unseen until another epoch. `whole` leaves nothing out, for evaluation.
+
+    Where documents are `joined`, each may look back at those before it in the window: they are parts of one text, and
+    the EOS between them is a word of it. Then nothing is hidden, and positions count through.
     """
 
-    def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0) -> None:
-        self.store, self.length, self.n_rows, self.seed = store, length, n_rows, seed
+    def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
+        self.store, self.length, self.n_rows, self.seed, self.joined = store, length, n_rows, seed, joined
         self.n_tokens = len(store.tokens)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
@@ -66,7 +69,7 @@ class Windows:
         near = np.minimum(at, self.n_tokens - 1)
         read = np.where((at > begins) & exists, tokens[near - 1], self.store.start_id)
         labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
-        if (document[:, 0] == document[:, -1]).all():
+        if self.joined or (document[:, 0] == document[:, -1]).all():
             return TextBatch(tensor(read), tensor(labels), n_tokens=self.count(places))
         positions = at - np.maximum(begins, places[:, None])  # a document that the window cuts begins again with it
         return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions), self.count(places))

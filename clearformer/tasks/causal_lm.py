@@ -50,7 +50,8 @@ class CausalLMTask:
         recipe = self.recipe
         length = recipe.data.length or recipe.model.max_length
         store = DocumentStore(self.run.data / f"{split}.safetensors")
-        return Windows(store, length, max(1, recipe.train.tokens // length), recipe.train.seed)
+        n_rows = max(1, recipe.train.tokens // length)
+        return Windows(store, length, n_rows, recipe.train.seed, recipe.data.joined)
 
     def describe(self, world: World) -> str:
         windows, train = self.windows("train"), self.recipe.train

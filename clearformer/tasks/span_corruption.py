@@ -112,7 +112,7 @@ class SpanCorruptionTask(DrawnTask):
         assert isinstance(batch, Batch)
         row = step % len(batch)
         source = batch.source[row][batch.source_mask[row]].tolist()[:-1]
-        found = model.search([source], model.decode.changed(beam=1), 1, None, [0])[0][0]
+        found = model.search([source], model.decode.changed(beam=1, max_ratio=0.5), 1, None, [0])[0][0]
         return f"  {self.readable(source)}\n  → {self.readable(found.tokens)}"
 
     def readable(self, ids: list[int]) -> str:

@@ -167,3 +167,17 @@ def test_a_corpus_of_one_window_and_one_of_less(tmp_path: Path) -> None:
 def test_large_vocabularies(tmp_path: Path) -> None:
     windows = Windows(store_of(tmp_path / "d", [[100_000, 65_536]], vocab_size=100_001), 3, 1)
     assert windows.batch(np.array([0])).labels.tolist() == [[100_000, 65_536, EOS]]
+
+
+def test_joined_documents_look_back_at_those_before(tmp_path: Path) -> None:
+    """As the Penn Treebank's lines do: the same tokens and labels, but nothing hides one line from the next."""
+    store = store_of(tmp_path / "d", [[11, 12], [13], [14, 15, 16]])
+    apart, joined = (Windows(store, 5, 2, joined=joined) for joined in (False, True))
+    (places,) = joined.whole()
+    batch, other = joined.batch(places), apart.batch(places)
+    assert batch.tokens.tolist() == [[EOS, 11, 12, EOS, 13], [EOS, 14, 15, 16, EOS]]
+    assert batch.tokens.equal(other.tokens)
+    assert batch.labels.equal(other.labels)
+    assert batch.documents is batch.positions is None
+    assert other.documents is not None
+    assert batch.n_tokens == other.n_tokens == 9

@@ -14,12 +14,13 @@ from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import load, load_as
+from clearformer.loading import build_model, load, load_as
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 
+PTB = Path(__file__).parents[2].parent / "shared" / "data" / "ptb"
 RHYME = "one two buckle my shoe\nthree four knock at the door\n"
 
 
@@ -157,3 +158,38 @@ def test_mistakes_are_said(book: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("a b c a b c")
     with pytest.raises(DataError, match="do not fill one window"):
         launch.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")
+
+
+def test_joined_lines_may_be_looked_back_at(book: Path, tmp_path: Path) -> None:
+    table = recipe(book).tables()
+    lines = {"path": str(book), "documents": "line"}
+    table["data"] = {"joined": True, "train": lines, "valid": lines}
+    task = begin(Recipe.parse(table, "test"), RunFolder(tmp_path))
+    task.prepare(None)
+    task.open()
+    batches, _ = task.steps(World()).load(0, 0, World())
+    assert batches[0].documents is None  # type: ignore[attr-defined]
+    eos = task.tokenizer.eos_id  # type: ignore[attr-defined]
+    assert (batches[0].tokens == eos).any(1).any()  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not PTB.exists(), reason="needs ../shared/data/ptb")
+@pytest.mark.data
+def test_the_penn_treebank_has_its_known_counts(tmp_path: Path) -> None:
+    """10,000 kinds of token with <eos>, and the numbers of tokens that every paper on it counts."""
+    ptb = Recipe.read(Path(__file__).parents[2] / "recipes" / "ptb-gpt.toml", [f"data.root={PTB}"])
+    task = begin(ptb, RunFolder(tmp_path))
+    task.prepare(None)
+    task.open()
+    stores = {split: DocumentStore(tmp_path / "data" / f"{split}.safetensors") for split in ("train", "valid", "test")}
+    assert {split: len(store.tokens) for split, store in stores.items()} == {
+        "train": 929_589, "valid": 73_760, "test": 82_430,
+    }  # fmt: skip
+    kinds = set(stores["train"].tokens.tolist())
+    assert len(kinds) == 10_000
+    assert set(stores["valid"].tokens.tolist()) | set(stores["test"].tokens.tolist()) <= kinds
+    tokenizer = task.tokenizer  # type: ignore[attr-defined]
+    assert tokenizer.vocab_size == 10_002
+    assert kinds == {*range(10_002)} - {tokenizer.pad_id, tokenizer.bos_id}
+    assert {tokenizer.unk_id, tokenizer.eos_id, tokenizer.id_of("N")} < kinds
+    assert sum(p.numel() for p in build_model(task.recipe.model).parameters()) < 20e6

@@ -35,12 +35,12 @@ def frequent(lines: Iterator[str], config: TextConfig, cut: PreTokenizer, progre
     spelling = composer if config.whitespace == "keep" else normalizer
     tokenizer.normalizer = spelling(config.normalization, config.lowercase)
     tokenizer.pre_tokenizer = cut
-    size = config.vocab_size - len(config.specials)
+    size = config.vocab_size
     tokenizer.train_from_iterator(
         lines, trainers.WordLevelTrainer(vocab_size=size, min_frequency=config.min_frequency, show_progress=progress)
     )
     counted = tokenizer.get_vocab()
-    ranked = dict.fromkeys([*config.specials, *sorted(counted, key=counted.__getitem__)])
+    ranked = list(dict.fromkeys([*config.specials, *sorted(counted, key=counted.__getitem__)]))[:size]
     tokenizer.model = models.WordLevel({word: rank for rank, word in enumerate(ranked)}, unk_token="<unk>")
     tokenizer.add_special_tokens(list(config.specials))
     return tokenizer

@@ -31,3 +31,11 @@ def test_an_unk_in_the_text_is_the_unknown_token() -> None:
     tokenizer = train_tokenizer(["the <unk> <unk> <unk> the"], TextConfig(kind="word"))
     assert tokenizer.pieces(range(tokenizer.vocab_size)) == ["<pad>", "<bos>", "<eos>", "<unk>", "the"]
     assert tokenizer.encode(["the <unk>"]) == [[4, 3]]
+
+
+def test_a_special_token_in_the_text_takes_no_words_place() -> None:
+    lines = ["the <unk> <unk> a b the"]
+    full = train_tokenizer(lines, TextConfig(kind="word", min_frequency=1, vocab_size=7))
+    assert full.pieces(range(full.vocab_size)) == ["<pad>", "<bos>", "<eos>", "<unk>", "the", "a", "b"]
+    less = train_tokenizer(lines, TextConfig(kind="word", min_frequency=1, vocab_size=6))
+    assert less.pieces(range(less.vocab_size))[4:] == ["the", "a"]
