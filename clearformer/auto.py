@@ -113,31 +113,46 @@ MODEST = (4, 4, 128, 128, 0.1, 2048, 2, 2e-3)  # for a CPU: as much of a model a
 LETTERS = 5_000_000  # characters below which a text is read letter by letter: too little to learn pieces from
 
 
+# What text asks of the models that do not read it from left to right, and the special tokens that this takes.
+OTHERS: dict[str, tuple[str, list[str]]] = {
+    "bert": ("masked-lm", ["[MASK]"]),
+    "t5": ("span-corruption", [f"<extra_id_{n}>" for n in range(100)]),
+}
+
+
 def plan_text(
     sources: Mapping[str, Mapping[str, Any]], model: str | None, settings: Sequence[str], device: str = "auto"
 ) -> Recipe:
     """The recipe for a language model on these files; `settings` override what was chosen."""
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
     named = {model_key(model): model} if model else {"kind": "gpt"}
-    refuse_others(override({"model": named}, settings)["model"], "causal-lm", "for running text choose a GPT")
-    draft = Recipe.parse(override(table | {"model": named}, settings), "--set")
+    asked = override({"model": named}, settings)["model"]
+    kind = str(asked.get("kind", presets().get(str(asked.get("preset")), {}).get("kind", "gpt")))
+    objective, extra = OTHERS.get(kind, ("causal-lm", []))
+    if kind not in OTHERS:
+        refuse_others(asked, "causal-lm", "for running text choose a GPT, a BERT or a T5")
+    table["objective"] = {"kind": objective}
+    is_ours = model is None or model in OTHERS  # the size is for us to choose
+    smallest = {"n_heads": MODEST[1], "d_model": MODEST[2]} if is_ours else {}
+    draft = Recipe.parse(override(table | {"model": named | smallest}, settings), "--set")
     n_chars = sum(len(document) for document in draft.data.read("train"))
     where = pick_device(device)
     row = next(row for row in TEXTS if n_chars <= row[0])[1:] if where.type == "cuda" else MODEST
     layers, heads, width, context, dropout, tokens, passes, lr = row
-    by_letter = n_chars <= LETTERS
+    by_letter = n_chars <= LETTERS and kind not in OTHERS  # a hidden letter is too easy to guess
     n_tokens = n_chars if by_letter else n_chars / 4
     steps = int(max(500, round(passes * n_tokens / tokens, -2)))
     every = int(max(50, min(1000, round(steps / 20, -1))))
     part = 2 * PART[where.type == "cuda"]
     n_parts = max(1, tokens // part)
-    sizes = {"n_layers": layers, "n_heads": heads, "d_model": width, "d_ff": 4 * width}
-    sizes |= {"max_length": context, "bias": False}
+    stacks = ["n_encoder_layers", "n_decoder_layers"] if kind == "t5" else ["n_layers"]
+    sizes = {"n_heads": heads, "d_model": width, "d_ff": 4 * width, "max_length": context}
+    sizes |= dict.fromkeys(stacks, layers) | ({} if kind in OTHERS else {"bias": False})
     letters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
     pieces = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
     table |= {
-        "text": {**(letters if by_letter else pieces), "whitespace": "keep"},
-        "model": {"dropout": dropout, "attention_dropout": dropout, **named, **({} if model else sizes)},
+        "text": {**(letters if by_letter else pieces), "whitespace": "collapse" if extra else "keep", "extra": extra},
+        "model": {"dropout": dropout, "attention_dropout": dropout, **named, **(sizes if is_ours else {})},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup": min(1000, max(50, steps // 20)), "floor": 0.05},
         "train": {
@@ -155,12 +170,17 @@ def plan_text(
     per_step = recipe.train.tokens * recipe.train.accumulation
     console.print(
         f"{n_chars:,} characters of training text: {recipe.model.preset or recipe.model.kind} of "
-        f"{recipe.model.n_layers} layers and width {recipe.model.d_model}, context {recipe.model.max_length:,}, "
+        f"{layers_of(recipe.model)} layers and width {recipe.model.d_model}, context {recipe.model.max_length:,}, "
         f"{recipe.text.kind} tokens, {per_step:,} of them a step, {recipe.train.steps:,} steps (about "
         f"{max(1, round(recipe.train.steps * per_step / n_tokens)):,} passes), peak learning rate "
         f"{recipe.optim.lr:g}, on {where}"
     )
     return recipe
+
+
+def layers_of(model: Any) -> int:
+    """Of one stack: an encoder and decoder of the same recipe may have two."""
+    return int(model.n_layers if hasattr(model, "n_layers") else model.n_encoder_layers)
 
 
 def plan_finetune(

@@ -35,7 +35,7 @@ def train(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train a translator on pairs, or a language model on text.
+    """Train a translator on pairs, or a language model, a BERT or a T5 on text.
 
     Without a recipe, everything is chosen from the data and said aloud. The run folder is printed at the end.
 
@@ -43,6 +43,7 @@ def train(
     clearformer train --pairs train.tsv
     clearformer train --pairs train.en,train.de --dry-run
     clearformer train --text book.txt
+    clearformer train --text book.txt --model bert
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml

@@ -86,3 +86,20 @@ def test_mistakes(cli, reader: Path, arguments: tuple[str, ...], said: str) -> N
     assert said in result.err
     assert "\nhint: " in result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("model", "objective", "reserved"), [("bert", "masked-lm", "[MASK]"), ("t5", "span-corruption", "<extra_id_0>")]
+)
+def test_zero_configuration_asks_each_model_what_it_can_learn(
+    cli, tmp_path: Path, model: str, objective: str, reserved: str
+) -> None:
+    (tmp_path / "book.txt").write_text("A man pulled a cart.\nThe cart was full of stones.\n" * 50)
+    chosen = ("train", "--text", tmp_path / "book.txt", "--model", model, "--device", "cpu")
+    recipe = json.loads(cli(*chosen, "--dry-run", "--json").out)
+    assert recipe["objective"]["kind"] == objective
+    assert recipe["text"]["extra"][0] == reserved
+    assert recipe["model"]["d_model"] == 128
+    small = [word for key in ("train.steps=2", "model.d_model=32", "data.length=16") for word in ("--set", key)]
+    done = cli(*chosen, *small, "--out", tmp_path / "run")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'run'}\n")
