@@ -182,10 +182,12 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
 def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
     """What the texts of a training were: documents, begun by BOS and ended by EOS, or pages of a book.
 
-    A tokenizer from elsewhere may say itself what begins a text.
+    Documents that were joined begin after the EOS of the one before. A tokenizer from elsewhere may say itself what
+    begins a text.
     """
     is_collection = recipe.data is not None and recipe.data.train.is_collection
-    return {"opening": tokenizer.opening or ([tokenizer.bos_id] if is_collection else []), "closed": is_collection}
+    first = tokenizer.eos_id if getattr(recipe.data, "joined", False) else tokenizer.bos_id
+    return {"opening": tokenizer.opening or ([first] if is_collection else []), "closed": is_collection}
 
 
 def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handle:

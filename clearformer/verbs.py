@@ -179,10 +179,10 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
     paths = tuple(map(Path, [text] if isinstance(text, str | Path) else text))
     source = TextSource(path=paths) if recipe.data is None else recipe.data.train.changed(path=paths)
     with TemporaryDirectory() as folder:
-        store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=True)
+        joined = getattr(recipe.data, "joined", False)
+        store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=not joined)
         length = getattr(recipe.data, "length", None) or recipe.model.max_length
-        n_rows = max(1, recipe.train.tokens // length)
-        windows = Windows(store, length, n_rows, joined=getattr(recipe.data, "joined", False))
+        windows = Windows(store, length, max(1, recipe.train.tokens // length), joined=joined)
         return measure_loss(writer.model, windows, writer.device)
 
 

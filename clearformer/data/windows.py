@@ -67,7 +67,8 @@ class Windows:
         document = np.searchsorted(offsets, at, side="right") - 1
         begins = offsets[document]
         near = np.minimum(at, self.n_tokens - 1)
-        read = np.where((at > begins) & exists, tokens[near - 1], self.store.start_id)
+        is_first = at == 0 if self.joined else at == begins
+        read = np.where(~is_first & exists, tokens[near - 1], self.store.start_id)
         labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
         if self.joined or (document[:, 0] == document[:, -1]).all():
             return TextBatch(tensor(read), tensor(labels), n_tokens=self.count(places))

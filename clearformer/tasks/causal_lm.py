@@ -38,7 +38,8 @@ class CausalLMTask:
         self.facts: dict[str, Any] = {}
 
     def prepare(self, base: LanguageModel | None) -> None:
-        prepare_text(self.recipe, self.run, None if base is None else base.tokenizer, partial(store_text, bos=True))
+        store = partial(store_text, bos=not self.recipe.data.joined)
+        prepare_text(self.recipe, self.run, None if base is None else base.tokenizer, store)
 
     def open(self) -> Recipe:
         self.tokenizer = Tokenizer.load(self.run.path / "tokenizer.json")
