@@ -35,9 +35,10 @@ def train(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train a translator on pairs, or a language model, a BERT or a T5 on text.
+    """Train a translator on pairs, or a language model on text.
 
-    Without a recipe, everything is chosen from the data and said aloud. The run folder is printed at the end.
+    On text, --model may name a GPT, a BERT or a T5. Without a recipe, everything is chosen from the data and said
+    aloud. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv

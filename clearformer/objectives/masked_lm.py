@@ -41,13 +41,14 @@ class MaskedLM:
 
     def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
         hidden = model.hidden(batch)  # type: ignore[operator]
-        total = hidden.new_zeros(())
+        total, n = hidden.new_zeros(()), torch.tensor(hidden.size(0), device=hidden.device)
         if batch.labels is not None:
             asked = batch.labels != IGNORE  # (B, T)
+            n = asked.sum()  # not batch.n_tokens, which a compiled objective is not told
             total = cross_entropy(model.head(hidden[asked]), batch.labels[asked], "sum")  # type: ignore[operator]
         if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
             scores = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
-            total = total + batch.n_tokens * cross_entropy(scores, batch.classes, "mean")
+            total = total + n * cross_entropy(scores, batch.classes, "mean")
         return Loss(total, batch.n_tokens)
 
 

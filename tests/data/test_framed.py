@@ -1,5 +1,6 @@
 """Rows for BERT and RoBERTa: what is in them, and how often."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,17 @@ def test_the_spelling_tells_where_words_begin(kind: str, begins: list[str]) -> N
     for i, piece in enumerate(pieces[4:], 4):
         assert starts[i] == (not piece.startswith("##") if kind == "wordpiece" else piece.startswith("▁")), piece
     assert {pieces[i] for i in np.flatnonzero(starts)} >= set(begins)
+
+
+def test_hashes_of_a_byte_level_vocabulary_are_hashes(tmp_path: Path) -> None:
+    """GPT-2 and RoBERTa have an entry ##, which goes on from nothing."""
+    entries = ["#", "a", "b", "Ġ", "##", "Ġa", "Ġb", "ab", "<s>", "</s>", "<mask>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({entry: i for i, entry in enumerate(entries)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n# #\nĠ a\nĠ b\na b\n")
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    starts = word_starts(tokenizer)
+    assert {entries[i] for i in np.flatnonzero(starts)} == {"Ġ", "Ġa", "Ġb", "<s>", "</s>", "<mask>"}
+    assert tokenizer.frame(is_pair=True) == [[8], [9, 9], [9]]  # <s> a </s></s> b </s>
 
 
 def test_whole_words_are_hidden_together(tmp_path: Path) -> None:

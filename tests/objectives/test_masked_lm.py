@@ -61,6 +61,13 @@ def test_the_paper_adds_two_means() -> None:
     torch.testing.assert_close(total / n_tokens, words + rows, rtol=1e-12, atol=0)
 
 
+def test_the_loss_is_in_the_tensors_alone() -> None:
+    """A compiled objective sees the tensors of a batch and not its count."""
+    model, tokens = model_and_tokens()
+    told, untold = (objective(model, EncoderBatch(tokens, labels=LABELS, classes=CLASSES, n_tokens=n)) for n in (4, 0))
+    torch.testing.assert_close(told.total, untold.total)
+
+
 def test_classes_alone_are_counted_by_rows() -> None:
     model, tokens = model_and_tokens()
     total, n = objective(model, EncoderBatch(tokens, classes=CLASSES))
