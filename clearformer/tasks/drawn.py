@@ -25,7 +25,8 @@ from clearformer.text import Tokenizer
 from clearformer.training.distributed import World
 from clearformer.training.feed import Steps
 
-FIXED = 2**32  # the seed of what is judged, which no training has: the same words are hidden at every validation
+FIXED = 2**32  # the seed of what is judged, which no training has
+FIXED_TOKENS = 8192  # of its batches: whatever [train] says, the same words are hidden at every validation of a text
 
 
 class Rows(Protocol):
@@ -89,9 +90,9 @@ class DrawnTask(ABC):
         return int(length or room)
 
     def fixed(self, split: str) -> Iterator[Tensors]:
-        """Every row of a split once, the same batches each time."""
+        """Every row of a split once, the same batches each time, and in every run on the same rows."""
         rows = self.rows(split)
-        for number, some in enumerate(batches_of(rows, self.recipe.train.tokens, 0).epoch(0)):
+        for number, some in enumerate(batches_of(rows, FIXED_TOKENS, 0).epoch(0)):
             yield rows.batch(some, np.random.default_rng((FIXED, number)))
 
     def rows(self, split: str) -> Rows:

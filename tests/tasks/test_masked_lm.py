@@ -89,9 +89,10 @@ def test_it_finds_words_and_tells_what_follows(done: Path) -> None:
 
 
 def test_the_words_hidden_for_validation_never_change(done: Path, tales: Path, tmp_path: Path) -> None:
-    task = opened(tales, tmp_path)
-    one, two = (list(task.fixed("valid")) for _ in range(2))
+    task, other = opened(tales, tmp_path / "a"), opened(tales, tmp_path / "b", tokens=19 * 7, seed=3)
+    one, two = list(task.fixed("valid")), list(other.fixed("valid"))
     assert sum(map(len, one)) == len(task.rows("valid").lengths)
+    assert len(one) == len(two)
     assert all(a.tokens.equal(b.tokens) and a.labels.equal(b.labels) for a, b in zip(one, two))  # type: ignore[attr-defined]
 
 
