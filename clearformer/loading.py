@@ -21,7 +21,7 @@ from clearformer.interop.huggingface.convert import first_token, import_any
 from clearformer.interop.huggingface.folder import Reader, read_template, read_weights
 from clearformer.interop.origin import Origin
 from clearformer.layers.linear import pack
-from clearformer.prepare import load_tokenizers
+from clearformer.prepare import load_tokenizers, start_id
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.text import Tokenizer
@@ -87,8 +87,9 @@ class Opened:
     @property
     def opening(self) -> list[int]:
         """What stands before the first token that is written, or before a prompt, which may be nothing."""
-        is_two = is_pair(self.recipe)
-        return [self.tokenizers[1].bos_id] if is_two else list(habits(self.recipe, self.tokenizers[0])["opening"])
+        if is_pair(self.recipe):
+            return [start_id(self.recipe, self.tokenizers[1])]
+        return list(habits(self.recipe, self.tokenizers[0])["opening"])
 
 
 def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Opened:
