@@ -166,7 +166,7 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
     kind = task_of("model", opened.config.kind)
     if opened.recipe.objective.kind == "sentence-score":
         return SentenceScorer(pack(opened.network), opened.tokenizers[0], opened.name)
-    if kind == "masked-lm" and opened.config.word_head:
+    if kind == "masked-lm" and opened.config.word_head and opened.tokenizers[0].mask_id is not None:
         return MaskedModel(pack(opened.network), opened.tokenizers[0], opened.name)
     if kind not in ("translation", "causal-lm"):
         raise CheckpointError(
