@@ -101,7 +101,7 @@ def test_a_translator_goes_over(own: Callable[..., Path], tmp_path: Path, model_
             said = theirs.generate(**ids, max_length=23, num_beams=beam, do_sample=False, early_stopping=False)[0]
             found = ours.candidates([text], beam=beam, max_ratio=1e-9, max_extra=22)[0][0]
             assert found.tokens == up_to(said[1:], ours.target_tokenizer.eos_id)
-            assert said[0] == ours.target_tokenizer.bos_id
+            assert said[0] == ours.start_id
 
 
 @torch.no_grad()

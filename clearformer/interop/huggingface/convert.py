@@ -56,7 +56,7 @@ def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens:
     converter, (pad, bos, eos) = converter_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
     known: dict[Any, dict[str, int]] = {
         marian: {"pad": pad, "eos": eos, "first": bos},
-        t5: {"pad": pad, "eos": eos, "first": bos},
+        t5: {"pad": pad, "eos": eos},
         bert: {"pad": pad},
         roberta: {},
     }
