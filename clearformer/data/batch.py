@@ -116,4 +116,6 @@ def blank(task: str, n_rows: int, length: int) -> Tensors:
             return TextBatch(tokens, tokens, n_tokens=n)
         case "masked-lm":
             return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], n)
+        case "classification":
+            return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
     raise ValueError(f"no batch is known for the task `{task}`")

@@ -1,7 +1,7 @@
 """[data]: which files a training reads, what is left out of them, and what is held out for validation and test.
 
 One class for each kind of data. Which one a recipe has follows from its objective: pairs for translation, text for
-language modelling.
+language modelling, labelled texts for classification.
 """
 
 from collections.abc import Iterator
@@ -9,9 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from clearformer.config import Config
+from clearformer.data.labels import Labelled, LabelSource
 from clearformer.data.sentences import Cut
 from clearformer.data.sources import Filter, PairSource
 from clearformer.data.split import place
@@ -91,3 +93,32 @@ class SentenceCorpora(TextCorpora):
     """[data] of a model that reads sentences, such as BERT."""
 
     sentences: Cut = Field("line", description="what one sentence is: a line, or what ends with a mark such as . ! ?")
+
+
+class LabelCorpora(Corpora):
+    """[data] of a classifier."""
+
+    train: LabelSource
+    valid: LabelSource | None = None
+    test: LabelSource | None = None
+    limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
+    max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
+    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
+
+    def read(self, split: str, seed: int = 0) -> list[Labelled]:
+        """The examples of a split: those of its own file, or those held out of the training file by their text.
+
+        Examples with the same text, the first of a pair, land on one side. `limit` takes the first ones of a shuffle,
+        so that fewer are some of the more; what is held out for validation and test stays the same.
+        """
+        if (own := self.source(split)) is not None and split != "train":
+            return list(own.read())
+        valid = (self.held_out or 0.1) if self.valid is None else 0.0
+        test = self.held_out_test if self.test is None else 0.0
+        edges = {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}
+        start, end = edges[split]
+        found = [example for example in self.source("train").read() if start <= place(example.text) < end]
+        if split == "train" and self.limit is not None:
+            order = np.random.default_rng(seed).permutation(len(found))
+            found = [found[i] for i in order[: self.limit]]
+        return found

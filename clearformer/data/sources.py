@@ -13,7 +13,7 @@ corpus against the other. A wholly blank line is an empty pair, which `Filter` c
 import gzip
 import json
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -85,10 +85,20 @@ def read_aligned(source: Path, target: Path) -> Generator[Example]:
 
 
 def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
-    """Two of the columns that tabs divide. Names are looked up in the first line; numbers mean there is no header."""
+    """Two of the columns that tabs divide."""
+    with closing(read_cells(path, columns)) as rows:
+        for _, (source, target) in rows:
+            yield Example(clean(source), clean(target))
+
+
+def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str, list[str]]]:
+    """Where each line is, for a message, and its cells in these columns; of a blank line they are empty.
+
+    Names are looked up in the first line; numbers mean there is no header.
+    """
     with closing(read_lines(path)) as file:
         lines = enumerate(file, 1)
-        if isinstance(columns[0], str):
+        if any(isinstance(column, str) for column in columns):
             number, line = next(lines, (0, ""))
             if number == 0:
                 return
@@ -96,9 +106,9 @@ def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
             for name in columns:
                 if name not in header:
                     raise DataError(f"{path}:1: the header has no column `{name}`", f"it has: {', '.join(header)}")
-            columns = (header.index(columns[0]), header.index(columns[1]))
-        first, second = columns
-        needed = max(first, second) + 1
+            columns = [header.index(str(name)) for name in columns]
+        places = [int(column) for column in columns]
+        needed = max(places) + 1
         for number, line in lines:
             cells = line.split("\t") if line.strip() else [""] * needed
             if len(cells) < needed:
@@ -107,7 +117,7 @@ def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
                     f"{path}:{number}: {found} where {needed} are needed",
                     "tabs divide columns; choose others with `columns`, counted from 0",
                 )
-            yield Example(clean(cells[first]), clean(cells[second]))
+            yield f"{path}:{number}", [cells[place] for place in places]
 
 
 def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
