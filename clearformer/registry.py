@@ -15,12 +15,14 @@ from clearformer.errors import ConfigError, suggest
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {
         "bert": "clearformer.models.bert:Bert",
+        "classifier": "clearformer.models.classifier:Classifier",
         "gpt": "clearformer.models.gpt:GPT",
         "t5": "clearformer.models.t5:T5",
         "transformer": "clearformer.models.transformer:Transformer",
     },
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
+        "classification": "clearformer.objectives.classification:Classification",
         "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
         "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
         "span-corruption": "clearformer.objectives.span_corruption:SpanCorruption",

@@ -23,6 +23,11 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "gpt": {"vocab": V, "n_layers": 3, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
     "bert": {"vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
+    "classifier": {
+        "base": {"kind": "bert", "vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
+        "pooling": "pooler",
+        "n_classes": 3,
+    },
     "t5": {
         "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
         "n_heads": 5, "d_head": 3,
@@ -40,7 +45,7 @@ def build(name: str) -> Any:
 
 
 def batch_for(model: Any) -> Any:
-    """Two rows of the kind that the model's task has; eight of their ten positions are predicted."""
+    """Two rows of the kind that the model's task has, with eight answers: of their ten positions, or of rows."""
     source, tokens, labels = (torch.randint(3, V, (B, n)) for n in (S, T, T))
     labels[1, 3:] = IGNORE
     match model.task:
@@ -51,6 +56,9 @@ def batch_for(model: Any) -> Any:
         case "masked-lm":
             mask, segments = torch.arange(T) < torch.tensor([[T], [3]]), (torch.arange(T) > 2).long().expand(B, -1)
             return EncoderBatch(tokens, mask, segments, labels, classes=torch.tensor([1, 0]))
+        case "classification":
+            mask, classes = torch.arange(T) < torch.tensor([T, 3, 1, 2] * B)[:, None], torch.tensor([1, 0, 2, 1] * B)
+            return EncoderBatch(tokens.repeat(4, 1), mask, classes=classes)
     raise ValueError(model.task)
 
 
@@ -75,8 +83,9 @@ def test_its_objective_is_registered(name: str) -> None:
 def test_forward_is_the_head_of_hidden(name: str) -> None:
     model, batch = ready(build(name).eval())
     hidden, logits = model.hidden(batch), model(batch)
-    assert hidden.shape == (B, T, 10)
-    assert logits.shape == (B, T, V)
+    judges = model.task == "classification"  # texts, eight of them
+    assert hidden.shape == ((8, 10) if judges else (B, T, 10))
+    assert logits.shape == ((8, 3) if judges else (B, T, V))
     assert logits.equal(model.head(hidden))
     assert logits.isfinite().all()
 
