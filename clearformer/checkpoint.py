@@ -2,6 +2,7 @@
 
     recipe.toml          the resolved recipe; reloading it rebuilds the run
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
+    classes.json         of a classifier: its labels, in the order of its scores
     data/*.safetensors   the tokenised corpus, so that a resumed run sees exactly the same pairs
     model.safetensors    the weights to use: the best so far on validation
     last.safetensors     the weights, optimiser state and counters to resume from
@@ -17,8 +18,9 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +140,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, facts
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
-    """Fill the model, sliced or not; what does not fit is said by name. Tied weights are stored once."""
-    own = dict(model.state_dict())
-    expected = set(unique_names(model))
+def load_weights(
+    model: nn.Module, weights: Mapping[str, Tensor], where: str, part: Collection[str] | None = None
+) -> None:
+    """Fill the model, sliced or not, or a part of it by name; what does not fit is said by name.
+
+    Tied weights are stored once.
+    """
+    own = {name: tensor for name, tensor in model.state_dict().items() if part is None or name in part}
+    expected = set(unique_names(model)) & own.keys()
     missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(own))
     if missing or extra:
         problem = f"lacks `{missing[0]}`" if missing else f"has `{extra[0]}`, which the model does not"
@@ -167,9 +174,19 @@ def unique_names(model: nn.Module) -> list[str]:
     return list(seen.values())
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def weights_of(model: nn.Module, part: Collection[str] | None = None) -> dict[str, Tensor]:
+    """What is saved of a model, or of a part of it by name."""
     state = model.state_dict()
-    return {name: state[name] for name in unique_names(model)}
+    return {name: state[name] for name in unique_names(model) if part is None or name in part}
+
+
+def fingerprint(model: nn.Module) -> str:
+    """16 digits that change with any name, shape or bit of the weights."""
+    digest = sha256()
+    for name, tensor in sorted(weights_of(model).items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def whole(tensor: Tensor) -> Tensor:

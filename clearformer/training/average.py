@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 
 class Average:
-    """`weights` by parameter name, a tied one named once; sliced over the ranks wherever the model's own are."""
+    """`weights` that learn, by parameter name, a tied one named once; sliced over the ranks as the model's own are."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights: dict[str, Tensor] = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self.weights: dict[str, Tensor] = {name: p.detach().clone() for name, p in learning(model)}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], 1 - decay)
+        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for _, p in learning(model)], 1 - decay)
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:
@@ -38,5 +38,10 @@ class Average:
 
 @torch.no_grad()
 def fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, p in model.named_parameters():
+    for name, p in learning(model):
         p.copy_(weights[name])
+
+
+def learning(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """A frozen weight is its own average."""
+    return ((name, p) for name, p in model.named_parameters() if p.requires_grad)

@@ -9,7 +9,7 @@ repeatable (the CPU; CUDA with `deterministic`).
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -80,7 +80,8 @@ class Progress:
 class Trainer:
     """One model in training. `validate` scores a model; without it, the last weights are the ones to use.
 
-    `facts` travel with the weights, for whoever loads them.
+    `facts` travel with the weights, for whoever loads them. `part` names the tensors that are saved, where a base has
+    the others; all of them if not given.
     """
 
     def __init__(
@@ -95,11 +96,12 @@ class Trainer:
         world: World,
         validate: Validate | None = None,
         facts: Mapping[str, Any] | None = None,
+        part: Collection[str] | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.facts = facts or {}
+        self.facts, self.part = facts or {}, part
         self.average = Average(model, config.ema) if config.ema else None
         self.meter = Meter(device)
         self.progress = Progress()
@@ -209,11 +211,13 @@ class Trainer:
                     at.stale += 1
                     return
                 at.best, at.best_step, at.stale, at.scores = value, at.step, 0, scores
-            self.write(self.run.model, weights_of(self.model), {**self.facts, "step": at.step, "scores": at.scores})
+            self.write(
+                self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
+            )
 
     def save(self) -> None:
         """Everything needed to go on, in one file, which replaces the previous one in one move."""
-        tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
+        tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model, self.part).items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
@@ -241,7 +245,7 @@ class Trainer:
                 f"{where} was trained with {facts['optimizer']}, not {self.optimizer_name}",
                 "resume with the same optim.kind; its memory fits no other",
             )
-        load_weights(self.model, under("model.", tensors), where)
+        load_weights(self.model, under("model.", tensors), where, self.part)
         load_state(self.optimizer, self.model, under("optimizer.", tensors))
         if self.average is not None:
             self.average = Average(self.model, self.config.ema)
