@@ -20,6 +20,7 @@ from clearformer.recipe import Recipe, model_key, override, presets, task_of
 from clearformer.registry import names
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
+from clearformer.tuning.methods import RATES, SAID
 
 # pairs up to: preset, vocabulary, dropout, tokens a side and step, passes over the data, peak learning rate
 SIZES: list[tuple[float, str, int, float, int, int, float]] = [
@@ -184,7 +185,11 @@ def layers_of(model: Any) -> int:
 
 
 def plan_finetune(
-    start: Path, sources: Mapping[str, Mapping[str, Any]], settings: Sequence[str], device: str = "auto"
+    start: Path,
+    sources: Mapping[str, Mapping[str, Any]],
+    settings: Sequence[str],
+    device: str = "auto",
+    method: str = "full",
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)
@@ -198,13 +203,16 @@ def plan_finetune(
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))
     every = max(20, steps // 20)
     table |= {
-        "optim": {**old.tables()["optim"], "lr": old.optim.lr / 10},
+        "optim": {**old.tables()["optim"], "lr": old.optim.lr / 10 if method == "full" else RATES[method]},
         "schedule": {"kind": "cosine", "warmup": min(100, steps // 10)},
         "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }
+    if method != "full":
+        table["tuning"] = {"method": method, "base": str(start.resolve())}
     recipe = Recipe.parse(override(table, settings), "--set")
     console.print(
-        f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: from {start}, {recipe.train.tokens:,} tokens a side "
-        f"and step, {recipe.train.steps:,} steps, peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
+        f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {SAID[method]} from {start}, "
+        f"{recipe.train.tokens:,} tokens a side and step, {recipe.train.steps:,} steps, "
+        f"peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}",
     )
     return recipe

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder, load_weights, versions, write_json, write_text
+from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
-from clearformer.loading import build_model, load
+from clearformer.loading import Opened, build_model, fill, open_base, open_model, shaped
 from clearformer.memory import keep_freed_memory
 from clearformer.prepare import TOKENIZERS, discard
 from clearformer.recipe import Recipe
@@ -21,12 +21,16 @@ from clearformer.training.distributed import World, join_world, leave_world, sha
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
+from clearformer.tuning.methods import tune
 
 
 def train(
     recipe: Recipe, out: Path, resume: bool = False, device: str = "auto", start: Path | None = None
 ) -> dict[str, Any]:
-    """Run a recipe into a folder; returns the report. `start` is a run whose weights and tokenizer to go on from."""
+    """Run a recipe into a folder; returns the report. `start` is a model whose weights and tokenizer to go on from.
+
+    A recipe with a [tuning] names it by itself.
+    """
     where = pick_device(device)
     if where.type == "cpu":
         keep_freed_memory()
@@ -41,7 +45,7 @@ def train(
             if resume and run.last.exists():
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
-            elif start is not None:
+            elif start is not None or recipe.tuning is not None:
                 trainer.save()  # from here on the folder stands by itself, whatever becomes of `start`
             if world.is_first:
                 write_text(run.recipe, task.recipe.dump())
@@ -79,8 +83,8 @@ def set_up(
     recipe: Recipe, run: RunFolder, device: torch.device, world: World, start: Path | None
 ) -> tuple[Trainer, Task]:
     """Everything a training needs, built in the order that makes it repeatable."""
-    task = begin(recipe, run)
-    base = load(start, device="cpu") if start is not None else None
+    base = open_start(recipe, run, start)
+    task = begin(recipe if base is None else shaped(recipe, base), run)
     if world.is_first:
         task.prepare(base)
     world.barrier()
@@ -89,7 +93,8 @@ def set_up(
     with built_in(recipe.train.precision):
         model = build_model(recipe.model).to(device)
     if base is not None:
-        load_weights(model, base.model.state_dict(), str(start))
+        fill(model, base)
+    part = tune(model, recipe.tuning) if recipe.tuning is not None else None
     if world.is_first:
         announce(task, model, device, world)
     objective = resolve("objective", recipe.objective.kind)(recipe.objective)
@@ -98,15 +103,32 @@ def set_up(
         shard(model, device)
     config = recipe.train.changed(metric=recipe.train.metric or task.metrics[0])
     optimizer, validate = recipe.optim.build(model), task.validation(device)
-    return Trainer(model, objective, optimizer, recipe.schedule, config, run, device, world, validate, task.facts), task
+    own = part if recipe.tuning is not None and recipe.tuning.is_partial else None
+    return (
+        Trainer(model, objective, optimizer, recipe.schedule, config, run, device, world, validate, task.facts, own),
+        task,
+    )
+
+
+def open_start(recipe: Recipe, run: RunFolder, start: Path | None) -> Opened | None:
+    """The model that a training goes on from, if it does. Once all its weights are saved, it stands by itself."""
+    if recipe.tuning is None:
+        return None if start is None else open_model(start)
+    if recipe.tuning.base is None or (run.last.exists() and not recipe.tuning.is_partial):
+        return None
+    return open_base(recipe.tuning)
 
 
 def announce(task: Task, model: nn.Module, device: torch.device, world: World) -> None:
     """Say aloud what is about to happen."""
     recipe, n_parameters = task.recipe, sum(p.numel() for p in model.parameters())
+    n_learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    learning = (
+        f" ({n_learning:,} of them learn, {100 * n_learning / n_parameters:.2g} %)" if n_learning < n_parameters else ""
+    )
     console.print(
         f"{task.describe(world)}; {getattr(recipe.model, 'preset', None) or recipe.model.kind} with "
-        f"{n_parameters:,} parameters on {device}{f' and {world.size - 1} more' if world.size > 1 else ''}; "
+        f"{n_parameters:,} parameters{learning} on {device}{f' and {world.size - 1} more' if world.size > 1 else ''}; "
         f"{recipe.train.steps:,} steps"
     )
 
@@ -123,6 +145,7 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
         "tokens_per_second": round(progress.tokens / progress.seconds),
         "seed": task.recipe.train.seed,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "trainable": sum(p.numel() for p in trainer.parameters),
         "versions": versions(),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }

@@ -1,17 +1,21 @@
 """A trained model by folder or bundled name, in one call.
 
     open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
-load          the same, ready for use                 ->  Translator, LanguageModel
+    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier
+    load_encoder  the same, as a maker of vectors         ->  Encoder
+
+A model that was tuned in part is its base, opened likewise, and what was learnt on it.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from clearformer.checkpoint import RunFolder, load_tensors, load_weights
+from clearformer.checkpoint import RunFolder, fingerprint, load_tensors, load_weights, unique_names, weights_of
 from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.masked import MaskedModel
@@ -21,19 +25,24 @@ from clearformer.interop.huggingface.convert import first_token, import_any
 from clearformer.interop.huggingface.folder import Reader, read_template, read_weights
 from clearformer.interop.origin import Origin
 from clearformer.layers.linear import pack
-from clearformer.prepare import load_tokenizers, start_id
+from clearformer.models import classifier as models
+from clearformer.prepare import CLASSES, load_tokenizers, start_id
+from clearformer.reading.classifier import Classifier
+from clearformer.reading.encoder import Encoder
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.text import Tokenizer
 from clearformer.training.precision import pick_device
+from clearformer.tuning.methods import TuningConfig, settle, tune
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
-Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer)
+Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
     MaskedModel: ("a masked language model", "score, fill, repair"),
     SentenceScorer: ("a scorer of sentences", "score"),
+    Classifier: ("a classifier", "classify, evaluate, embed"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
@@ -85,6 +94,18 @@ class Opened:
         return self.recipe.model
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        return self.tokenizers[0]
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[0]
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[-1]
+
+    @property
     def opening(self) -> list[int]:
         """What stands before the first token that is written, or before a prompt, which may be nothing."""
         if is_pair(self.recipe):
@@ -98,8 +119,65 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Opened:
     recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
     check_fit(tokenizers, recipe, path)
     network = build_model(recipe.model)
-    load_weights(network, weights, str(path if is_foreign(path) else RunFolder(path).model))
+    where = str(path if is_foreign(path) else RunFolder(path).model)
+    if recipe.tuning is None or not recipe.tuning.is_partial:
+        load_weights(network, weights, where)
+    else:  # the base, and what was learnt on it
+        fill(network, open_base(recipe.tuning))
+        load_weights(network, weights, where, tune(network, recipe.tuning))
+        settle(network, recipe.tuning)
     return Opened(path.name, recipe, network.to(pick_device(device)), tokenizers, read_template(path))
+
+
+def open_base(tuning: TuningConfig) -> Opened:
+    """The model that another went on from: the very one, where that is remembered."""
+    try:
+        base = open_model(str(tuning.base))
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"the model that this one builds on cannot be opened: {error.message}",
+            "put it back, or say where it lies now with `base` under [tuning] of recipe.toml",
+        ) from None
+    if tuning.fingerprint is not None and fingerprint(base.network) != tuning.fingerprint:
+        raise CheckpointError(
+            f"{tuning.base} is not the model that this one builds on: its weights are others",
+            "name the base that it was trained on with `base` under [tuning] of recipe.toml",
+        )
+    return base
+
+
+def shaped(recipe: Recipe, base: Opened) -> Recipe:
+    """The recipe with the sizes of the model that it goes on from, and the mark of that model's weights."""
+    if recipe.model.kind == "classifier":
+        own = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
+        kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
+        recipe = recipe.with_model(base=kept)
+    if recipe.tuning is not None:
+        tuning = recipe.tuning.changed(fingerprint=recipe.tuning.fingerprint or fingerprint(base.network))
+        recipe = replace(recipe, tuning=tuning, origin=base.recipe.origin)
+    return recipe
+
+
+def fill(network: nn.Module, base: Opened) -> None:
+    """Give a network its base's weights. A classifier takes what reads, and leaves what its base says with."""
+    if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
+        raise CheckpointError(
+            f"{base.name} has a prefix, which cannot be built into weights",
+            f"start from its base: {base.recipe.tuning.base}",
+        )
+    weights = weights_of(base.network)
+    if isinstance(network, models.Classifier):
+        inside = {name.removeprefix("base."): tensor for name, tensor in weights.items() if name.startswith("base.")}
+        known = set(unique_names(network.base))
+        own = {name: tensor for name, tensor in (inside or weights).items() if name in known}
+        load_weights(network.base, own, base.name)
+    else:
+        load_weights(network, weights, base.name)
+
+
+def reader_config(base: Opened) -> Any:
+    """Of the network that reads: a classifier's base, or the model itself."""
+    return base.config.base if base.config.kind == "classifier" else base.config
 
 
 def read_recipe(model: str | Path) -> Recipe:
@@ -168,6 +246,10 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         return SentenceScorer(pack(opened.network), opened.tokenizers[0], opened.name)
     if kind == "masked-lm" and opened.config.word_head and opened.tokenizers[0].mask_id is not None:
         return MaskedModel(pack(opened.network), opened.tokenizers[0], opened.name)
+    if kind == "classification":
+        data, classes = opened.recipe.data, read_classes(find(model))
+        is_pair = isinstance(data.train.text, tuple)
+        return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
     if kind not in ("translation", "causal-lm"):
         raise CheckpointError(
             f"{model} is a model for {kind}, of kind {opened.config.kind}, which has no use here yet",
@@ -189,6 +271,43 @@ def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
     is_collection = recipe.data is not None and recipe.data.train.is_collection
     first = tokenizer.eos_id if getattr(recipe.data, "joined", False) else tokenizer.bos_id
     return {"opening": tokenizer.opening or ([first] if is_collection else []), "closed": is_collection}
+
+
+def read_classes(folder: Path) -> list[str]:
+    """classes.json, which must be that of the weights; an empty list is a regression's."""
+    path = folder / CLASSES
+    try:
+        classes = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", "copy the whole run folder again") from None
+    if load_tensors(folder / "model.safetensors")[1].get("classes", classes) != classes:
+        raise CheckpointError(f"{path} is not the one this model was trained with", "copy the whole run folder again")
+    return [str(label) for label in classes]
+
+
+def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder:
+    """A model as a maker of vectors: a BERT and its kin, a GPT, or what a classifier reads with.
+
+    A sentence encoder's own files say whether its vectors have length 1 and how many tokens it reads.
+    """
+    opened, path = open_model(model, device), find(model)
+    network: Any = opened.network.base if isinstance(opened.network, models.Classifier) else opened.network
+    if getattr(network, "task", None) not in ("masked-lm", "causal-lm"):
+        raise CheckpointError(
+            f"{model} is of kind {opened.config.kind}, which reads to translate", "choose a BERT, a GPT or a classifier"
+        )
+    beside = {name: read_beside(path / name) for name in ("modules.json", "sentence_bert_config.json")}
+    is_unit = any(str(part.get("type", "")).endswith("Normalize") for part in beside["modules.json"] or [])
+    length = (beside["sentence_bert_config.json"] or {}).get("max_seq_length")
+    return Encoder(pack(network), opened.tokenizer, opened.name, length, is_unit if unit is None else unit)
+
+
+def read_beside(path: Path) -> Any:
+    """A file that says more about a model, if it is there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handle:

@@ -29,7 +29,8 @@ from clearformer.training.journal import console
 
 CHUNK = 8192  # pairs tokenised at a time
 TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
-PREPARED = ("train.safetensors", "valid.safetensors", "valid.json", "test.jsonl")
+PREPARED = ("train.safetensors", "valid.safetensors", "test.safetensors", "valid.json", "test.jsonl")
+CLASSES = "classes.json"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def start_id(recipe: Recipe, tokenizer: Tokenizer) -> int:
 
 def discard(run: RunFolder) -> None:
     """Forget a preparation that another training left, so that the corpus is read again."""
-    for name in (*TOKENIZERS, *(f"data/{name}" for name in PREPARED)):
+    for name in (*TOKENIZERS, CLASSES, *(f"data/{name}" for name in PREPARED)):
         (run.path / name).unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@
     [optim]      [schedule]  [train]                                         training/
     [decode]     how it is searched for                                      generation/decode.py
     [evaluate]   how it is scored                                            evaluation/evaluate.py
+    [tuning]     what learns of a model that goes on from another            tuning/methods.py
     [origin]     where a model comes from that was not trained here          interop/origin.py
 
 Each table maps to one class that lives beside the thing it configures. The resolved recipe is saved with the run, and
@@ -33,6 +34,7 @@ from clearformer.text import TextConfig
 from clearformer.training.loop import TrainConfig
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.tuning.methods import TuningConfig
 
 SECTIONS: dict[str, type[Config]] = {
     "text": TextConfig,
@@ -42,6 +44,8 @@ SECTIONS: dict[str, type[Config]] = {
     "decode": DecodeConfig,
     "evaluate": EvaluateConfig,
 }
+
+OPTIONAL: dict[str, type[Config]] = {"tuning": TuningConfig, "origin": Origin}
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Recipe:
     train: TrainConfig
     decode: DecodeConfig
     evaluate: EvaluateConfig
+    tuning: TuningConfig | None = None
     origin: Origin | None = None
 
     @classmethod
@@ -93,8 +98,9 @@ class Recipe:
         if "data" in table:
             schema = resolve("data", task_of("objective", made["objective"].kind))
             made["data"] = schema.parse(table["data"], f"{where}: [data]")
-        if "origin" in table:
-            made["origin"] = Origin.parse(table["origin"], f"{where}: [origin]")
+        for name, schema in OPTIONAL.items():
+            if name in table:
+                made[name] = schema.parse(table[name], f"{where}: [{name}]")
         recipe = cls(**made)
         recipe.check(where)
         return recipe
@@ -142,6 +148,8 @@ def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> 
     table = dict(table)
     if section == "model" and table.get("preset"):
         table = {**preset(str(table["preset"]), where), **table}
+    if isinstance(base := table.get("base"), Mapping) and base.get("preset"):  # a model around another
+        table["base"] = {**preset(str(base["preset"]), f"{where} base"), **base}
     kind = str(table.setdefault("kind", default))
     if kind not in names(section):
         hint = f"{suggest(kind, names(section))}; a class of your own is registered by --plugin MODULE"

@@ -33,6 +33,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "masked-lm": "clearformer.data.corpora:SentenceCorpora",
         "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",
+        "classification": "clearformer.data.corpora:LabelCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
     "task": {
@@ -40,6 +41,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "masked-lm": "clearformer.tasks.masked_lm:MaskedLMTask",
         "sentence-score": "clearformer.tasks.sentence_score:SentenceScoreTask",
         "span-corruption": "clearformer.tasks.span_corruption:SpanCorruptionTask",
+        "classification": "clearformer.tasks.classification:ClassificationTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },
     "tokenizer": {

@@ -14,27 +14,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from clearformer import auto, launch
+import numpy as np
+import torch
+
+from clearformer import auto, auto_labels, launch
 from clearformer.checkpoint import RunFolder
+from clearformer.data.labels import Column
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.data.text import TextSource, store_text
 from clearformer.data.windows import Windows
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
 from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.masked import MaskedModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import find, load, load_as, read_recipe
+from clearformer.loading import find, load, load_as, load_encoder, read_recipe
+from clearformer.reading.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks.causal_lm import measure_loss
+from clearformer.tasks.classification import answers_of
+from clearformer.tasks.classification import judge as judge_scores
 from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
+from clearformer.tuning.methods import SAID, Method
 
 Name = str | Path
 Corpus = Name | tuple[Name, Name]
 Texts = Name | Sequence[Name]
+TextColumns = Column | tuple[Column, Column] | None
 
 
 def plan(
@@ -42,21 +51,30 @@ def plan(
     *,
     pairs: Corpus | None = None,
     text: Texts | None = None,
+    labels: Name | None = None,
     valid: Corpus | Texts | None = None,
     test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
+    text_columns: TextColumns = None,
+    label_column: Column | None = None,
     model: str | None = None,
     settings: Sequence[str] = (),
     device: str = "auto",
 ) -> Recipe:
     """The recipe of a training: read from a file, or chosen from the data. Corpora are read, nothing is written."""
-    if pairs is not None and text is not None:
-        raise ConfigError("both pairs and text are given", "train a translator on --pairs, a language model on --text")
-    splits = (("train", text if pairs is None else pairs), ("valid", valid), ("test", test))
+    given = [name for name, value in (("pairs", pairs), ("text", text), ("labels", labels)) if value is not None]
+    if len(given) > 1:
+        raise ConfigError(
+            f"both {' and '.join(given)} are given",
+            "train a translator on --pairs, a language model on --text, a classifier on --labels",
+        )
+    splits = (("train", pairs or text or labels), ("valid", valid), ("test", test))
     corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if recipe is not None and corpora:
         raise ConfigError(
-            f"both a recipe, {recipe}, and {'text is' if text is not None else 'pairs are'} given",
+            f"both a recipe, {recipe}, and {'text is' if text is not None else f'{given[0]} are'} given"
+            if given
+            else f"a recipe, {recipe}, and other data are given",
             "a recipe says where its data is; two aligned files are joined by a comma: --pairs train.en,train.de",
         )
     if recipe is not None:
@@ -66,8 +84,12 @@ def plan(
         paths = {split: [corpus] if isinstance(corpus, str | Path) else corpus for split, corpus in corpora.items()}
         files = {split: {"path": tuple(map(Path, corpus))} for split, corpus in paths.items()}
         return auto.plan_text(files, model, settings, device)
+    if labels is not None:
+        return auto_labels.plan_labels(labelled(corpora, text_columns, label_column), model, settings, device)
     if pairs is None:
-        raise ConfigError("there is nothing to train on", "give a recipe, --pairs train.tsv or --text book.txt")
+        raise ConfigError(
+            "there is nothing to train on", "give a recipe, --pairs train.tsv, --text book.txt or --labels reviews.tsv"
+        )
     return auto.plan(sources_of(corpora, columns), model, settings, device)
 
 
@@ -76,9 +98,12 @@ def train(
     *,
     pairs: Corpus | None = None,
     text: Texts | None = None,
+    labels: Name | None = None,
     valid: Corpus | Texts | None = None,
     test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
+    text_columns: TextColumns = None,
+    label_column: Column | None = None,
     model: str | None = None,
     out: Name | None = None,
     settings: Sequence[str] = (),
@@ -91,7 +116,7 @@ def train(
     return an empty report.
     """
     if resume:
-        refuse_with_resume(recipe=recipe, pairs=pairs, text=text, valid=valid, test=test, model=model)
+        refuse_with_resume(recipe=recipe, pairs=pairs, text=text, labels=labels, valid=valid, test=test, model=model)
         chosen = saved_recipe(out, settings)
     elif isinstance(recipe, Recipe):
         chosen = recipe
@@ -100,9 +125,12 @@ def train(
             recipe,
             pairs=pairs,
             text=text,
+            labels=labels,
             valid=valid,
             test=test,
             columns=columns,
+            text_columns=text_columns,
+            label_column=label_column,
             model=model,
             settings=settings,
             device=device,
@@ -112,25 +140,47 @@ def train(
 
 def finetune(
     model: Name,
-    pairs: Corpus,
+    pairs: Corpus | None = None,
     *,
+    labels: Name | None = None,
+    method: Method = "full",
     valid: Corpus | None = None,
     test: Corpus | None = None,
     columns: Columns = (0, 1),
+    text_columns: TextColumns = None,
+    label_column: Column | None = None,
     out: Name | None = None,
     settings: Sequence[str] = (),
     resume: bool = False,
     device: str = "auto",
 ) -> dict[str, Any]:
-    """Go on from a trained model with other pairs, its own vocabulary and a gentler rate; reports as `train` does."""
+    """Go on from a trained model, with its own vocabulary and a gentler rate; reports as `train` does.
+
+    A translator learns from other pairs; a classifier is made from labels. The method says what learns: "full",
+    "lora", "prefix" or "head". All but the first save what they learnt by itself, and need `model` ever after.
+    """
     start = find(model)
-    corpora = {split: corpus for split, corpus in (("train", pairs), ("valid", valid), ("test", test)) if corpus}
+    if (pairs is None) == (labels is None):
+        raise ConfigError("there must be either pairs or labels", "give --pairs more.tsv, or --labels reviews.tsv")
+    if method not in SAID:
+        raise ConfigError(f"there is no method `{method}`", suggest(method, SAID))
+    splits = (("train", pairs or labels), ("valid", valid), ("test", test))
+    corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if resume:
         refuse_with_resume(valid=valid, test=test)
         chosen = saved_recipe(out, settings)
+    elif labels is not None:
+        sources = labelled(corpora, text_columns, label_column)
+        chosen = auto_labels.plan_finetune_labels(start, sources, method, settings, device)
     else:
-        chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device)
-    return run(chosen, Path(out) if out else default_folder(chosen, start.name), resume, device, start)
+        chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device, method)
+    return run(
+        chosen,
+        Path(out) if out else default_folder(chosen, start.name),
+        resume,
+        device,
+        None if chosen.tuning else start,
+    )
 
 
 def evaluate(
@@ -184,6 +234,58 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
         length = getattr(recipe.data, "length", None) or recipe.model.max_length
         windows = Windows(store, length, max(1, recipe.train.tokens // length), joined=joined)
         return measure_loss(writer.model, windows, writer.device)
+
+
+def evaluate_labels(
+    model: Name,
+    labels: Name,
+    *,
+    text_columns: TextColumns = None,
+    label_column: Column | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """How often a classifier is right: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
+
+    Of a regression, loss (mean of squares), pearson and examples. Columns are those of the training, if not given.
+    """
+    judge = load_as(Classifier, model, device)
+    wanted = {"path": Path(labels), "text": text_columns, "label": label_column}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    examples = list(read_recipe(model).data.train.changed(**wanted).read())
+    answers = answers_of(examples, judge.classes, str(labels))
+    pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
+    scores = judge.scores([example.text for example in examples], pairs)
+    return judge_scores(scores, torch.from_numpy(answers)) | ({"classes": judge.classes} if judge.classes else {})
+
+
+def classify(
+    model: Name, texts: Sequence[str], pairs: Sequence[str] | None = None, *, top: int = 1, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """What a classifier says of each text, or of each with its pair: text, label, probability, and the `top` likeliest.
+
+    Of a regression: text, value.
+    """
+    judge = load_as(Classifier, model, device)
+    return verdicts(judge, texts, pairs, top)
+
+
+def verdicts(judge: Classifier, texts: Sequence[str], pairs: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+    named: list[dict[str, Any]] = [{"text": text} for text in texts]
+    for row, pair in zip(named, pairs or []):
+        row["pair"] = pair
+    if not judge.classes:
+        return [row | {"value": value} for row, value in zip(named, judge.values(texts, pairs))]
+    told = judge.classify(texts, pairs)
+    return [row | asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]} for row, found in zip(named, told)]
+
+
+def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device: str = "cpu") -> np.ndarray:
+    """The vector of each text (N, D): the mean over its tokens, of length 1 where the model is a sentence encoder.
+
+    `unit` decides instead of the model's own files.
+    """
+    vectors: np.ndarray = load_encoder(model, device, unit).embed(texts).numpy()
+    return vectors
 
 
 def generate(
@@ -254,6 +356,12 @@ def as_paths(corpus: Corpus) -> Path | tuple[Path, Path]:
 def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[str, Any]]:
     """Corpora by split as the [data] table of a recipe writes them."""
     return {split: {"path": as_paths(corpus), "columns": columns} for split, corpus in corpora.items()}
+
+
+def labelled(corpora: dict[str, Any], text: TextColumns, label: Column | None) -> dict[str, dict[str, Any]]:
+    """Labelled files by split, likewise."""
+    columns = {key: value for key, value in (("text", text), ("label", label)) if value is not None}
+    return {split: {"path": Path(path), **columns} for split, path in corpora.items()}
 
 
 def refuse_with_resume(**given: object) -> None:

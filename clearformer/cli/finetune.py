@@ -1,44 +1,78 @@
 """clearformer finetune"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import ColumnPair, Device, Json, Model, Out, Pairs, Set, Test, Valid, columns, corpus
+from clearformer.cli.options import (
+    ColumnPair,
+    Device,
+    Json,
+    LabelColumn,
+    Labels,
+    Model,
+    Out,
+    Set,
+    Test,
+    TextColumns,
+    Valid,
+    columns,
+    corpus,
+    one_column,
+    text_columns,
+)
 
 
 @app.command()
 def finetune(
     model: Model,
-    pairs: Pairs,
+    pairs: Annotated[
+        str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
+    ] = None,
+    labels: Labels = None,
+    method: Annotated[
+        str, typer.Option(metavar="METHOD", help="What learns: full (everything), lora, prefix or head.")
+    ] = "full",
     valid: Valid = None,
     test: Test = None,
     column: ColumnPair = "0,1",
+    text_column: TextColumns = None,
+    label_column: LabelColumn = None,
     out: Out = None,
     settings: Set = [],  # noqa: B006
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the fine-tuning in --out.")] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Go on from a trained translator with other pairs.
+    """Go on from a trained model with data of your own.
 
-    It keeps its vocabulary and learns at a tenth of the rate. The run folder is printed at the end.
+    A translator learns from other pairs; a classifier is made from labelled texts, on a BERT, a GPT or another
+    classifier. It keeps its vocabulary. With lora, prefix and head only what learns is saved, and MODEL must stay
+    where it is. The run folder is printed at the end.
 
     \b
     clearformer finetune --model runs/m30k --pairs more.tsv
-    clearformer finetune --model runs/m30k --pairs more.tsv --set train.steps=500
+    clearformer finetune --model runs/m30k --pairs more.tsv --method lora --set train.steps=500
+    clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head
+    clearformer finetune --model runs/bert --labels mrpc.tsv --text-columns 3,4 --label-column 0
     """
     from json import dumps
 
     from clearformer import verbs
 
+    split = corpus if labels is None else (lambda name: name)
+    way: Any = method
     report = verbs.finetune(
         model,
-        corpus(pairs) or pairs,
-        valid=corpus(valid),
-        test=corpus(test),
+        corpus(pairs),
+        labels=labels,
+        method=way,
+        valid=split(valid),
+        test=split(test),
         columns=columns(column),
+        text_columns=text_columns(text_column),
+        label_column=None if label_column is None else one_column(label_column),
         out=out,
         settings=settings,
         resume=resume,

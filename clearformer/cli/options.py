@@ -21,6 +21,14 @@ Valid = Annotated[
 ]
 Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Pairs to test on at the end.")]
 ColumnPair = Annotated[str, typer.Option("--columns", metavar="A,B", help="Two numbers from 0, or names: en,de.")]
+Labels = Annotated[str | None, typer.Option("--labels", metavar="FILE", help="Labelled texts: a .tsv or .jsonl file.")]
+TextColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--text-columns", metavar="A[,B]", help="Where the text is, or both texts of a pair: numbers from 0, or names."
+    ),
+]
+LabelColumn = Annotated[str | None, typer.Option("--label-column", metavar="C", help="Where the label is.")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="The run folder.  [default: runs/<data>-<model>-<time>]")
 ]
@@ -53,6 +61,18 @@ def columns(text: str) -> tuple[int, int] | tuple[str, str]:
         raise ConfigError(f"--columns {text}: expected two columns", "for example --columns 0,1 or --columns en,de")
     left, right = parts
     return (int(left), int(right)) if left.isdecimal() and right.isdecimal() else (left, right)
+
+
+def text_columns(text: str | None) -> int | str | tuple[int | str, int | str] | None:
+    """ "0", "sentence", or two of them: "3,4"."""
+    parts = [] if text is None else [one_column(part.strip()) for part in text.split(",")]
+    if len(parts) > 2 or "" in parts:
+        raise ConfigError(f"--text-columns {text}: expected one column, or two", "for example 0, sentence, or 3,4")
+    return (parts[0], parts[1]) if len(parts) == 2 else parts[0] if parts else None
+
+
+def one_column(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def incoming(arguments: list[str]) -> Iterator[list[str]]:

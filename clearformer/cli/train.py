@@ -7,7 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import ColumnPair, Device, Json, Out, Set, Test, Valid, columns, corpus, files
+from clearformer.cli.options import (
+    ColumnPair,
+    Device,
+    Json,
+    LabelColumn,
+    Labels,
+    Out,
+    Set,
+    Test,
+    TextColumns,
+    Valid,
+    columns,
+    corpus,
+    files,
+    one_column,
+    text_columns,
+)
 
 
 @app.command()
@@ -21,9 +37,12 @@ def train(
         str | None,
         typer.Option(metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
     ] = None,
+    labels: Labels = None,
     valid: Valid = None,
     test: Test = None,
     column: ColumnPair = "0,1",
+    text_column: TextColumns = None,
+    label_column: LabelColumn = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", metavar="MODEL", help="A preset, such as transformer-small, or a kind of model."),
@@ -35,7 +54,9 @@ def train(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train a translator on pairs, or a language model on text.
+    """Train on pairs, on text or on labelled texts.
+
+    Pairs make a translator, text a language model, labelled texts a classifier.
 
     On text, --model may name a GPT, a BERT or a T5. Without a recipe, everything is chosen from the data and said
     aloud. The run folder is printed at the end.
@@ -45,6 +66,7 @@ def train(
     clearformer train --pairs train.en,train.de --dry-run
     clearformer train --text book.txt
     clearformer train --text book.txt --model bert
+    clearformer train --labels reviews.tsv
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml
@@ -53,13 +75,16 @@ def train(
 
     from clearformer import verbs
 
-    split = files if text is not None else corpus
+    split = files if text is not None else (lambda name: name) if labels is not None else corpus
     given: dict[str, Any] = {
         "pairs": corpus(pairs),
         "text": files(text),
+        "labels": labels,
         "valid": split(valid),
         "test": split(test),
         "columns": columns(column),
+        "text_columns": text_columns(text_column),
+        "label_column": None if label_column is None else one_column(label_column),
         "model": model,
         "settings": settings,
         "device": device,

@@ -1,0 +1,141 @@
+"""Zero configuration for labelled texts: a recipe chosen from how many there are, and every choice said aloud.
+
+    from scratch    a small encoder with much dropout: texts by the thousand teach few words
+    on a model      a rate that suits the method; fewer passes over more texts; as many a step as fill 32 rows
+
+Both stop early, once validation gets no better.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearformer.errors import ConfigError
+from clearformer.loading import read_recipe
+from clearformer.recipe import Recipe, model_key, override, task_of
+from clearformer.training.journal import console
+from clearformer.training.precision import pick_device
+from clearformer.tuning.methods import RATES, SAID
+
+# examples up to: layers, heads, width, dropout, vocabulary, tokens a step, passes over the data, peak learning rate
+CLASSIFIERS: list[tuple[float, int, int, int, float, int, int, int, float]] = [
+    (2_000, 1, 4, 64, 0.3, 2_000, 1024, 40, 2e-3),
+    (50_000, 2, 4, 128, 0.3, 8_000, 2048, 20, 1e-3),
+    (1_000_000, 4, 8, 256, 0.2, 16_000, 8192, 8, 5e-4),
+    (float("inf"), 6, 8, 512, 0.1, 32_000, 16384, 3, 3e-4),
+]
+READ = 256  # tokens of a text that a classifier from scratch reads
+
+
+def plan_labels(
+    sources: Mapping[str, Mapping[str, Any]], model: str | None, settings: Sequence[str], device: str = "auto"
+) -> Recipe:
+    """The recipe for a classifier from scratch on these files; `settings` override what was chosen."""
+    table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
+    named = {model_key(model): model} if model else {"kind": "bert"}
+    draft = Recipe.parse(override(table | {"model": {"kind": "classifier", "base": named}}, settings), "--set")
+    n, n_chars = survey_labels(draft)
+    row = next(row for row in CLASSIFIERS if n <= row[0])[1:]
+    layers, heads, width, dropout, vocab, tokens, passes, lr = row
+    steps = int(max(200, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))
+    sizes: dict[str, Any] = {
+        "n_layers": layers,
+        "n_heads": heads,
+        "d_model": width,
+        "d_ff": 4 * width,
+        "max_length": READ,
+    }
+    sizes |= {"residual": "pre", "first_norm": False, "attention_dropout": dropout}
+    base = {**named, "dropout": dropout, **({} if model else sizes)}
+    pooling = "last" if task_of("model", draft.model.base.kind) == "causal-lm" else "mean"
+    table |= {
+        "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": True, "strict": False},
+        "model": {"kind": "classifier", "base": base, "pooling": pooling, "dropout": dropout},
+        "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
+        "schedule": {"kind": "linear", "warmup": max(20, steps // 10)},
+        "train": {"tokens": tokens, "steps": steps, **rounds(steps, 20), "patience": 6, "ema": 0.99},
+    }
+    recipe = Recipe.parse(override(table, settings), "--set")
+    inner = recipe.model.base
+    console.print(
+        f"{n:,} labelled texts of {n_chars / n:.0f} characters: a classifier on a {inner.preset or inner.kind} of "
+        f"{inner.n_layers} layers and width {inner.d_model}, dropout {inner.dropout:g}, at most "
+        f"{recipe.text.vocab_size:,} {recipe.text.kind} pieces, {recipe.train.tokens:,} tokens a step, "
+        f"{recipe.train.steps:,} steps, peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
+    )
+    return recipe
+
+
+# examples up to: passes over the data by method
+PASSES: list[tuple[float, dict[str, int]]] = [
+    (2_000, {"full": 8, "lora": 15, "prefix": 20, "head": 40}),
+    (20_000, {"full": 4, "lora": 6, "prefix": 8, "head": 15}),
+    (float("inf"), {"full": 3, "lora": 3, "prefix": 4, "head": 5}),
+]
+ROWS = 32  # texts a step
+
+
+def plan_finetune_labels(
+    start: Path,
+    sources: Mapping[str, Mapping[str, Any]],
+    method: str,
+    settings: Sequence[str],
+    device: str = "auto",
+) -> Recipe:
+    """The recipe for a classifier on a trained model, by one of the four methods of tuning/methods.py."""
+    old = read_recipe(start)
+    config = old.model.base if old.model.kind == "classifier" else old.model
+    if (task := task_of("model", config.kind)) not in ("masked-lm", "causal-lm"):
+        raise ConfigError(
+            f"{start} is a model for {task}, whose words no classifier reads",
+            "start from a BERT, a GPT or a classifier",
+        )
+    table: dict[str, Any] = {
+        "data": {split: dict(source) for split, source in sources.items()},
+        "text": old.tables()["text"],
+        "model": {
+            "kind": "classifier",
+            "pooling": "last" if task == "causal-lm" else "mean",
+            "base": config.model_dump(mode="json", exclude_none=True),
+        },
+        "tuning": {"method": method, "base": str(start.resolve())},
+    }
+    if old.origin is not None:
+        table["origin"] = old.tables()["origin"]
+    n, n_chars = survey_labels(Recipe.parse(override(table, settings), "--set"))
+    passes = next(row for row in PASSES if n <= row[0])[1][method]
+    tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
+    steps = int(max(50, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))
+    table |= {
+        "optim": {"kind": "adamw", "lr": RATES[method], "betas": [0.9, 0.999], "weight_decay": 0.01},
+        "schedule": {"kind": "linear", "warmup": max(5, steps // 10)},
+        "train": {"tokens": tokens, "steps": steps, **rounds(steps, min(passes, 15)), "patience": 5, "ema": 0.0},
+    }
+    recipe = Recipe.parse(override(table, settings), "--set")
+    per_step = recipe.train.tokens * recipe.train.accumulation
+    passes = max(1, round(recipe.train.steps * per_step / (n * mean_tokens(n, n_chars))))
+    console.print(
+        f"{n:,} labelled texts of {n_chars / n:.0f} characters: {SAID[method]} on {start}, "
+        f"pooling {recipe.model.pooling}, {per_step:,} tokens a step, {recipe.train.steps:,} steps "
+        f"(about {passes} passes), peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
+    )
+    return recipe
+
+
+def survey_labels(recipe: Recipe) -> tuple[int, int]:
+    """Training texts and their characters, those of pairs together."""
+    examples = recipe.data.read("train", recipe.train.seed)
+    if not examples:
+        raise ConfigError("no text is left to train on", "give more, or hold out a smaller share")
+    return len(examples), sum(len(example.text) + len(example.pair or "") for example in examples)
+
+
+def mean_tokens(n: int, n_chars: int) -> float:
+    """Of a text, its frame included: about four characters a piece."""
+    return n_chars / n / 4 + 3
+
+
+def rounds(steps: int, n: int) -> dict[str, int]:
+    """Validated and saved n times in so many steps."""
+    every = max(5, steps // n)
+    return {"validate_every": every, "save_every": every, "log_every": min(50, every)}

@@ -1,0 +1,87 @@
+"""A tiny BERT that has read a little, and reviews whose labels follow a rule."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from clearformer import launch
+from clearformer.checkpoint import save_tensors, weights_of, write_text
+from clearformer.data.batch import IGNORE, EncoderBatch
+from clearformer.interop.origin import Origin
+from clearformer.loading import foreign_recipe
+from clearformer.models.bert import Bert, BertConfig
+from clearformer.objectives.masked_lm import MaskedLM, MaskedLMConfig
+from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+
+WORDS = ("the", "a", "film", "story", "plot", "actor", "scene", "long", "short", "old", "new", "calm", "and", "of")
+
+
+def sentences(n: int, seed: int) -> list[str]:
+    """Half of them contain `fine`."""
+    draw = Random(seed)
+    found = []
+    for i in range(n):
+        words = draw.choices(WORDS, k=draw.randint(2, 5))
+        if i % 2:
+            words.insert(draw.randint(0, len(words)), "fine")
+        found.append(" ".join(words))
+    return found
+
+
+def write_reviews(path: Path, n: int, seed: int) -> Path:
+    texts = sentences(n, seed)
+    path.write_text("".join(f"{text}\t{'good' if 'fine' in text.split() else 'bad'}\n" for text in texts))
+    return path
+
+
+def pretrain(tokenizer: Tokenizer, steps: int = 120) -> Bert:
+    torch.manual_seed(0)
+    sizes = {"n_layers": 2, "d_model": 32, "d_ff": 46, "n_heads": 2, "max_length": 23, "dropout": 0.0}
+    model = Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes, attention_dropout=0.0, next_sentence_head=False))
+    objective, optimizer = MaskedLM(MaskedLMConfig()), torch.optim.Adam(model.parameters(), 3e-3)
+    rows = tokenizer.framed(sentences(960, 5))[0]
+    for step in range(steps):
+        some = rows[step * 8 : step * 8 + 8]
+        tokens = torch.full((8, max(map(len, some))), tokenizer.pad_id)
+        for i, row in enumerate(some):
+            tokens[i, : len(row)] = torch.tensor(row)
+        mask = tokens != tokenizer.pad_id
+        asked = mask & (torch.rand(tokens.shape) < 0.2)
+        asked[:, 1] = True
+        batch = EncoderBatch(tokens.where(~asked, tokenizer.unk_id), mask, labels=tokens.where(asked, IGNORE))
+        total, count = objective(model, batch)
+        (total / count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+def save_model(folder: Path, model: torch.nn.Module, tokenizer: Tokenizer) -> Path:
+    """As an import would."""
+    folder.mkdir()
+    write_text(folder / "recipe.toml", foreign_recipe(model.config, Origin(source="tiny")).dump())
+    write_text(folder / "tokenizer.json", tokenizer.to_json())
+    save_tensors(folder / "model.safetensors", weights_of(model))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def words() -> Tokenizer:
+    return train_tokenizer(sentences(200, 1), TextConfig(kind="word", min_frequency=1, vocab_size=50))
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(words: Tokenizer, tmp_path_factory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "tiny-bert", pretrain(words), words)
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory) -> Path:
+    return write_reviews(tmp_path_factory.mktemp("labels") / "reviews.tsv", 500, 3)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)

@@ -1,0 +1,269 @@
+"""Labelled texts to a classifier, from scratch and on a trained model by each of the four methods."""
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import clearformer
+from clearformer import auto_labels, launch, verbs
+from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
+from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.loading import load, load_as, open_model
+from clearformer.models.gpt import GPT, GPTConfig
+from clearformer.reading.classifier import Classifier
+from clearformer.recipe import Recipe
+from clearformer.text import Tokenizer
+from clearformer.training.distributed import World
+
+from .conftest import save_model, sentences
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+METHODS = ("full", "lora", "prefix", "head")
+PARTIAL = METHODS[1:]
+RATES = {"full": 5e-3, "lora": 2e-2, "prefix": 5e-2, "head": 1e-1}
+every_method = pytest.mark.parametrize("method", METHODS)
+every_partial = pytest.mark.parametrize("method", PARTIAL)
+
+
+def settings(method: str, steps: int = 120) -> list[str]:
+    return [
+        f"optim.lr={RATES[method]}",
+        "model.dropout=0",
+        "data.held_out=0.2",
+        "data.held_out_test=0.2",
+        "train.tokens=600",
+        f"train.steps={steps}",
+        "train.validate_every=40",
+        "train.save_every=10",
+        "train.log_every=10",
+        "train.patience=0",
+    ]
+
+
+def plan(base: Path, reviews: Path, method: str, *more: str, steps: int = 60) -> Recipe:
+    sources = {"train": {"path": reviews}}
+    return auto_labels.plan_finetune_labels(base, sources, method, [*settings(method, steps), *more], "cpu")
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_bert: Path, reviews: Path, tmp_path_factory) -> dict[str, Path]:
+    """The rule learnt by each method."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "draw_curves", lambda *_: None)
+        for method in METHODS:
+            verbs.finetune(
+                tiny_bert, labels=reviews, method=method, out=folder / method, settings=settings(method), device="cpu"
+            )
+    return {method: folder / method for method in METHODS}
+
+
+@every_method
+def test_a_rule_is_learnt(runs: dict[str, Path], method: str) -> None:
+    report = json.loads((runs[method] / "report.json").read_text())
+    assert report["test"]["accuracy"] > 0.9
+    assert report["valid"]["accuracy"] > 0.9
+    judge = load(runs[method])
+    assert isinstance(judge, Classifier)
+    assert judge.classes == ["bad", "good"]
+    fine, not_fine = judge.classify(["the fine film", "the long film"])
+    assert (fine[0].label, not_fine[0].label) == ("good", "bad")
+    assert sum(verdict.probability for verdict in fine) == pytest.approx(1)
+
+
+@every_partial
+def test_only_what_is_new_is_saved(runs: dict[str, Path], method: str, tiny_bert: Path) -> None:
+    kept, _ = load_tensors(runs[method] / "model.safetensors")
+    marks = {"lora": "lora_default", "prefix": "prefix", "head": "classifier"}
+    assert all("classifier" in name or marks[method] in name for name in kept)
+    assert {"classifier.weight", "classifier.bias"} <= kept.keys()
+    report = json.loads((runs[method] / "report.json").read_text())
+    assert report["trainable"] == sum(tensor.numel() for tensor in kept.values())
+    assert report["trainable"] < report["parameters"] / 3
+    last, _ = load_tensors(runs[method] / "last.safetensors")
+    assert {name.removeprefix("model.") for name in last if name.startswith("model.")} == kept.keys()
+
+
+@every_partial
+def test_what_is_frozen_does_not_move_by_a_bit(method: str, tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    recipe = plan(tiny_bert, reviews, method, "train.ema=0.9", steps=7)
+    trainer, task = launch.set_up(recipe, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.train(task.steps(World()))
+    after = dict(trainer.model.named_parameters())
+    own = {name for name, p in after.items() if p.requires_grad}
+    assert own
+    assert all(after[name].equal(before[name]) for name in after.keys() - own)
+    assert all(not after[name].equal(before[name]) for name in own if not name.endswith(".A"))
+    base = load_tensors(tiny_bert / "model.safetensors")[0]
+    frozen = {name.removeprefix("base."): p for name, p in after.items() if name.startswith("base.")}
+    assert all(frozen[name].equal(base[name]) for name in base if name in frozen)
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "prefix"])
+def test_a_cut_training_goes_on_bit_for_bit(method: str, tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    recipe = plan(tiny_bert, reviews, method, "train.ema=0.9", steps=20)
+    launch.train(recipe, tmp_path / "whole", device="cpu")
+    run = RunFolder(tmp_path / "again")
+    trainer, task = launch.set_up(recipe, run, torch.device("cpu"), World(), None)
+    trainer.config = trainer.config.changed(steps=10)
+    trainer.schedule = trainer.schedule.changed(steps=20)
+    trainer.train(task.steps(World()))
+    run.recipe.write_text(task.recipe.dump())
+    clearformer.train(resume=True, out=run.path, device="cpu")
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
+    assert ours.keys() == theirs.keys()
+    assert all(ours[key].equal(theirs[key]) for key in ours)
+
+
+def test_another_base_is_refused(runs: dict[str, Path], tiny_bert: Path, tmp_path: Path) -> None:
+    mine, base = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (runs["lora"], tiny_bert))
+    recipe = mine / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace(str(tiny_bert.resolve()), str(base)))
+    texts = ["the fine film", "a long and old story"]
+    assert load(mine).scores(texts).equal(load(runs["lora"]).scores(texts))  # the same weights elsewhere
+    weights, facts = load_tensors(base / "model.safetensors")
+    weights["embedding.weight"][3, 5] += 1e-3
+    save_tensors(base / "model.safetensors", weights, facts)
+    with pytest.raises(CheckpointError, match="is not the model that this one builds on: its weights are others"):
+        load(mine)
+    shutil.rmtree(base)
+    with pytest.raises(CheckpointError, match="the model that this one builds on cannot be opened") as caught:
+        load(mine)
+    assert "[tuning]" in str(caught.value.hint)
+
+
+def test_everything_tuned_needs_no_base(runs: dict[str, Path], tmp_path: Path) -> None:
+    mine = Path(shutil.copytree(runs["full"], tmp_path / "mine"))
+    recipe = mine / "recipe.toml"
+    base = Recipe.read(recipe).tuning.base
+    recipe.write_text(recipe.read_text().replace(base, str(tmp_path / "gone")))
+    assert load(mine).classify(["a fine film"])[0][0].label == "good"
+
+
+def test_a_classifier_may_be_the_base_of_another(runs: dict[str, Path], reviews: Path, tmp_path: Path) -> None:
+    verbs.finetune(
+        runs["lora"], labels=reviews, method="head", out=tmp_path / "run", settings=settings("head", 20), device="cpu"
+    )
+    merged, frozen = open_model(runs["lora"]).network, open_model(tmp_path / "run").network
+    assert frozen.base.encoder.blocks[0].attn.qkv.weight.equal(merged.base.encoder.blocks[0].attn.qkv.weight)
+    with pytest.raises(CheckpointError, match="has a prefix, which cannot be built into weights"):
+        verbs.finetune(runs["prefix"], labels=reviews, out=tmp_path / "no", device="cpu")
+
+
+def test_a_decoder_judges_by_its_last_token(words: Tokenizer, reviews: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"n_layers": 1, "d_model": 32, "d_ff": 46, "n_heads": 2, "max_length": 23, "dropout": 0.0}
+    gpt = GPT(GPTConfig(vocab=words.vocab_size, tied=False, attention_dropout=0.0, **sizes))
+    base = save_model(tmp_path / "gpt", gpt, words)
+    report = verbs.finetune(
+        base, labels=reviews, out=tmp_path / "run", settings=[*settings("full"), "optim.lr=0.01"], device="cpu"
+    )
+    assert Recipe.read(tmp_path / "run" / "recipe.toml").model.pooling == "last"
+    assert report["test"]["accuracy"] > 0.9
+
+
+def test_from_scratch_without_configuration(reviews: Path, tmp_path: Path) -> None:
+    report = clearformer.train(
+        labels=reviews, out=tmp_path / "run", settings=["train.steps=150", "data.held_out_test=0.2"], device="cpu"
+    )
+    assert report["test"]["accuracy"] > 0.9
+    assert set(report["valid"]) == {"accuracy", "macro_f1", "loss"}
+    assert json.loads((tmp_path / "run" / "classes.json").read_text()) == ["bad", "good"]
+    assert report["trainable"] == report["parameters"]
+
+
+def test_pairs_are_judged_together(tiny_bert: Path, tmp_path: Path) -> None:
+    texts = sentences(80, 9)
+    rows = [(a, a if i % 2 else b, "same" if i % 2 else "other") for i, (a, b) in enumerate(pairwise(texts))]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("label\ta\tb\n" + "".join(f"{label}\t{a}\t{b}\n" for a, b, label in rows))
+    clearformer.finetune(
+        tiny_bert,
+        labels=path,
+        text_columns=("a", "b"),
+        label_column="label",
+        out=tmp_path / "run",
+        settings=settings("full", 10),
+        device="cpu",
+    )
+    judge = load_as(Classifier, tmp_path / "run")
+    assert judge.is_pair
+    swapped = judge.scores(["the film", "a story"], ["a story", "the film"])
+    assert not swapped[0].allclose(swapped[1])
+    with pytest.raises(DataError, match="run judges pairs of texts"):
+        judge.classify(["the film"])
+    scores = verbs.evaluate_labels(tmp_path / "run", path, device="cpu")  # in the columns of the training
+    assert scores["examples"] == len(rows)
+
+
+def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stars.tsv"
+    path.write_text("".join(f"{text}\t{text.split().count('fine') * 2 - 1}\n" for text in sentences(240, 7)))
+    more = [*settings("full"), "data.regression=true"]
+    report = clearformer.finetune(tiny_bert, labels=path, out=tmp_path / "run", settings=more, device="cpu")
+    assert report["test"]["pearson"] > 0.9
+    assert set(report["valid"]) == {"loss", "pearson"}
+    judge = load_as(Classifier, tmp_path / "run")
+    high, low = judge.values(["a fine film", "a long film"])
+    assert high > 0.4 > -0.4 > low
+    with pytest.raises(CheckpointError, match="gives values, not classes"):
+        judge.classify(["a fine film"])
+    assert verbs.evaluate_labels(tmp_path / "run", path, device="cpu")["pearson"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "problem"),
+    [
+        (["a film\tgood"] * 9 + ["a plot\tgood"] * 9, [], "every training text has the same label, `good`"),
+        ([f"film {i}\t{'ab'[i % 2]}" for i in range(20)], ["data.regression=true"], "`.` is not a number"),
+    ],
+)
+def test_labels_that_teach_nothing(tiny_bert: Path, tmp_path: Path, lines: Any, more: Any, problem: str) -> None:
+    (tmp_path / "odd.tsv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=problem):
+        clearformer.finetune(
+            tiny_bert, labels=tmp_path / "odd.tsv", out=tmp_path / "run", settings=["data.held_out=0.3", *more]
+        )
+
+
+def test_a_label_that_training_never_sees_is_named(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("a film\tfair\na story\tgood\n")
+    with pytest.raises(DataError, match="test has labels that training never sees: `fair`"):
+        clearformer.finetune(tiny_bert, labels=reviews, test=tmp_path / "test.tsv", out=tmp_path / "run")
+
+
+def test_what_learns_is_one_of_four(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no method `lorra`\nhint: did you mean `lora`"):
+        clearformer.finetune(tiny_bert, labels=reviews, method="lorra")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="either pairs or labels"):
+        clearformer.finetune(tiny_bert)
+    with pytest.raises(ConfigError, match='"lora" needs `base`'):
+        Recipe.parse({"data": {"train": {"path": reviews}}, "tuning": {"method": "lora"}}, "x.toml")
+
+
+def test_a_translator_is_no_base(reviews: Path) -> None:
+    with pytest.raises(ConfigError, match="is a model for translation, whose words no classifier reads"):
+        clearformer.finetune("en-fr-small", labels=reviews)
+
+
+def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    """As one that is written by hand does."""
+    table = {
+        "data": {"train": {"path": str(reviews)}},
+        "model": {"kind": "classifier"},
+        "tuning": {"method": "head", "base": str(tiny_bert)},
+        "train": {"steps": 2, "tokens": 200, "validate_every": 2},
+    }
+    launch.train(Recipe.parse(table, "mine.toml"), tmp_path / "run", device="cpu")
+    saved = Recipe.read(tmp_path / "run" / "recipe.toml")
+    assert (saved.model.base.d_model, saved.model.n_classes) == (32, 2)
+    assert saved.tuning.fingerprint
+    network = open_model(tmp_path / "run").network
+    own = load_tensors(tiny_bert / "model.safetensors")[0]
+    load_weights(network.base, {k: v for k, v in own.items() if k in network.base.state_dict()}, "the base")
