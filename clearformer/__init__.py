@@ -16,8 +16,10 @@ from clearformer.version import __version__
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
+    "classify": "clearformer.verbs:classify",
     "demo": "clearformer.showcase:demo",
     "doctor": "clearformer.diagnosis:examine",
+    "embed": "clearformer.verbs:embed",
     "evaluate": "clearformer.verbs:evaluate",
     "export_model": "clearformer.exchange:export_model",
     "fill": "clearformer.verbs:fill",

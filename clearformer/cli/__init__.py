@@ -16,7 +16,7 @@ from clearformer.memory import keep_freed_memory
 from clearformer.version import __version__
 
 VERBS = (
-    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "evaluate"),
+    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "classify", "embed", "evaluate"),
     *("import", "export", "merge"),
     *("inspect", "neighbours", "doctor", "demo"),
 )

@@ -6,7 +6,22 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Beam, ColumnPair, Device, Json, LengthPenalty, Model, columns, corpus, files
+from clearformer.cli.options import (
+    Beam,
+    ColumnPair,
+    Device,
+    Json,
+    LabelColumn,
+    Labels,
+    LengthPenalty,
+    Model,
+    TextColumns,
+    columns,
+    corpus,
+    files,
+    one_column,
+    text_columns,
+)
 
 
 @app.command()
@@ -16,8 +31,11 @@ def evaluate(
         str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
+    labels: Labels = None,
     refs: Annotated[list[Path], typer.Option("--refs", metavar="FILE", help="More references; repeatable.")] = [],  # noqa: B006
     column: ColumnPair = "0,1",
+    text_column: TextColumns = None,
+    label_column: LabelColumn = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     tokenize: Annotated[
@@ -28,7 +46,9 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Score a model on pairs (BLEU, chrF) or text (perplexity).
+    """Score a model on pairs, text or labelled texts.
+
+    Pairs give BLEU and chrF, text perplexity, labelled texts accuracy and macro F1.
 
     BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 
@@ -36,6 +56,7 @@ def evaluate(
     clearformer evaluate --model runs/m30k --pairs test.tsv
     clearformer evaluate --model runs/m30k --pairs test.en,test.de --refs more.de --json
     clearformer evaluate --model runs/shakespeare --text sonnets.txt
+    clearformer evaluate --model runs/reviews --labels test.tsv
     """
     from json import dumps
 
@@ -46,10 +67,20 @@ def evaluate(
     from clearformer.errors import ConfigError
     from clearformer.training.journal import console
 
-    if (pairs is None) == (text is None):
+    if sum(given is not None for given in (pairs, text, labels)) != 1:
         raise ConfigError(
-            "there must be either pairs or text to evaluate on", "give --pairs test.tsv, or --text book.txt"
+            "there must be either pairs, text or labels to evaluate on",
+            "give --pairs test.tsv, --text book.txt or --labels test.tsv",
         )
+    if labels is not None:
+        place = None if label_column is None else one_column(label_column)
+        told = verbs.evaluate_labels(
+            model, labels, text_columns=text_columns(text_column), label_column=place, device=device
+        )
+        names = [name for name in ("accuracy", "macro_f1", "matthews", "pearson", "loss") if name in told]
+        lines = [f"{name} {told[name]:.4f}" for name in names]
+        print(dumps(told) if json else "\n".join([*lines, f"{told['examples']:,} examples"]))
+        return
     if text is not None:
         found = verbs.evaluate_text(model, files(text) or [], device=device)
         print(dumps(found) if json else f"perplexity {found['perplexity']:.4f}\n{found['tokens']:,} tokens")

@@ -1,0 +1,45 @@
+"""clearformer classify"""
+
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Device, Json, Model, incoming
+
+
+@app.command()
+def classify(
+    model: Model,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; else lines of stdin.")] = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="How many classes, likeliest first.")] = 1,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Say which class a text belongs to.
+
+    A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
+    pair are divided by a tab.
+
+    \b
+    clearformer classify --model runs/reviews "A fine film."
+    clearformer classify --model runs/reviews --top 3 --json < reviews.txt
+    """
+    from json import dumps
+
+    from clearformer import verbs
+    from clearformer.loading import load_as
+    from clearformer.reading.classifier import Classifier, divide
+
+    judge, rows = load_as(Classifier, model, device), []
+    for chunk in incoming(text or []):
+        told = verbs.verdicts(judge, *divide(chunk, judge.is_pair), top)
+        if json:
+            rows += told
+            continue
+        for row in told:
+            found = [[one["label"], f"{one['probability']:.4f}"] for one in row.get("top", [])]
+            cells = [cell for pair in found for cell in pair] or [f"{row['value']:.6g}"]
+            print("\t".join(cells), flush=True)
+    if json:
+        print(dumps({"texts": rows}, ensure_ascii=False))
