@@ -19,7 +19,7 @@ import torch
 
 from clearformer import auto, auto_labels, launch
 from clearformer.checkpoint import RunFolder
-from clearformer.data.labels import Column
+from clearformer.data.labels import Column, named_columns
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.data.text import TextSource, store_text
 from clearformer.data.windows import Windows
@@ -359,9 +359,9 @@ def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[s
 
 
 def labelled(corpora: dict[str, Any], text: TextColumns, label: Column | None) -> dict[str, dict[str, Any]]:
-    """Labelled files by split, likewise."""
-    columns = {key: value for key, value in (("text", text), ("label", label)) if value is not None}
-    return {split: {"path": Path(path), **columns} for split, path in corpora.items()}
+    """Labelled files by split, likewise. Where no columns are given, a header that names them is believed."""
+    given = {key: value for key, value in (("text", text), ("label", label)) if value is not None}
+    return {split: {"path": Path(path), **(given or named_columns(Path(path)))} for split, path in corpora.items()}
 
 
 def refuse_with_resume(**given: object) -> None:

@@ -69,7 +69,7 @@ def evaluate(
 
     if sum(given is not None for given in (pairs, text, labels)) != 1:
         raise ConfigError(
-            "there must be either pairs, text or labels to evaluate on",
+            "there must be either pairs or text or labels to evaluate on",
             "give --pairs test.tsv, --text book.txt or --labels test.tsv",
         )
     if labels is not None:

@@ -17,9 +17,10 @@ Pairs = Annotated[
     str, typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
 ]
 Valid = Annotated[
-    str | None, typer.Option("--valid", metavar="FILE[,FILE]", help="Validation pairs; else some of --pairs.")
+    str | None,
+    typer.Option("--valid", metavar="FILE[,FILE]", help="Data to validate on; else some of the training data."),
 ]
-Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Pairs to test on at the end.")]
+Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Data to test on at the end.")]
 ColumnPair = Annotated[str, typer.Option("--columns", metavar="A,B", help="Two numbers from 0, or names: en,de.")]
 Labels = Annotated[str | None, typer.Option("--labels", metavar="FILE", help="Labelled texts: a .tsv or .jsonl file.")]
 TextColumns = Annotated[

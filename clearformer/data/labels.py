@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from clearformer.checkpoint import load_tensors, save_tensors
 from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import spread
-from clearformer.data.sources import json_text, read_cells, read_objects, require_file, some
+from clearformer.data.sources import json_text, read_cells, read_lines, read_objects, require_file, some
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
@@ -93,6 +93,23 @@ class LabelSource(Config):
                     if isinstance(label, int | float):  # a number, true or false
                         row = {**row, columns[-1]: str(label)}
                     yield example([json_text(row, key, where) for key in columns], where)
+
+
+def named_columns(path: Path) -> dict[str, Any]:
+    """What the header of a .tsv file says, if its first line is one: a cell of it is `label`.
+
+    The text is `text` or `sentence`, or `sentence1` with `sentence2`, or else the first column that is not the label.
+    """
+    if Path(path.name.removesuffix(".gz")).suffix not in (".tsv", ".txt") or not path.is_file():
+        return {}
+    with closing(read_lines(path)) as lines:
+        header = next(lines, "").split("\t")
+    if "label" not in header or len(header) < 2:
+        return {}
+    if {"sentence1", "sentence2"} <= set(header):
+        return {"text": ("sentence1", "sentence2"), "label": "label"}
+    usual = [name for name in ("text", "sentence") if name in header]
+    return {"text": [*usual, *(name for name in header if name != "label")][0], "label": "label"}
 
 
 def is_name(column: Column | None) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from clearformer.errors import CheckpointError, DataError
 from clearformer.reading.rows import read_texts
 from clearformer.text import Tokenizer
+from clearformer.text.normalize import clean
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Classifier:
         self.model.eval()
         self.tokenizer, self.classes, self.name, self.is_pair = tokenizer, list(classes), name, is_pair
         config: Any = model.config
-        self.max_tokens: int = max_tokens or config.max_length
+        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)
 
     @property
     def device(self) -> torch.device:
@@ -68,6 +69,7 @@ class Classifier:
         if self.is_pair != (pairs is not None):
             judged = "pairs of texts" if self.is_pair else "single texts"
             raise DataError(f"{self.name} judges {judged}", "it was trained on such; a tab divides the texts of a pair")
+        texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))  # as files are read
         return read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
 
 

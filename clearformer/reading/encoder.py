@@ -31,7 +31,7 @@ class Encoder:
         self.model.eval()
         self.tokenizer, self.name, self.unit = tokenizer, name, unit
         config: Any = model.config
-        self.max_tokens: int = max_tokens or config.max_length
+        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)
 
     @property
     def device(self) -> torch.device:

@@ -12,7 +12,7 @@ from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.labels import Labelled, LabelRows, number, number_classes
-from clearformer.errors import DataError
+from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.labels import score_classes, score_values
 from clearformer.loading import load_as
 from clearformer.prepare import CLASSES, is_prepared
@@ -29,6 +29,11 @@ from clearformer.training.precision import autocast
 
 class ClassificationTask:
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
+        if recipe.model.pooling == "none":
+            raise ConfigError(
+                'model.pooling = "none" judges every token, but a labelled file says what whole texts are',
+                "choose mean, first, pooler or last",
+            )
         self.recipe, self.run = recipe, run
         self.facts: dict[str, Any] = {}
         self.metrics: tuple[str, ...] = ("accuracy", "macro_f1", "loss")
@@ -52,7 +57,7 @@ class ClassificationTask:
         self.run.path.mkdir(parents=True, exist_ok=True)
         write_text(self.run.path / "tokenizer.json", tokenizer.to_json())
         write_json(self.run.path / CLASSES, classes)
-        length = recipe.data.max_tokens or recipe.model.max_length
+        length = min(recipe.data.max_tokens or recipe.model.max_length, recipe.model.max_length)
         has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
         for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
             if split != "test" or has_test:

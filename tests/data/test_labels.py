@@ -9,7 +9,7 @@ import pytest
 
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
-from clearformer.data.labels import Labelled, LabelRows, LabelSource, number, number_classes
+from clearformer.data.labels import Labelled, LabelRows, LabelSource, named_columns, number, number_classes
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, train_tokenizer
 
@@ -142,3 +142,19 @@ def test_batches_keep_their_budget(many: Path) -> None:
     assert json.dumps([rows.tolist() for rows in batches.epoch(3)]) == json.dumps(
         [rows.tolist() for rows in TokenBatches(np.stack([lengths - 1] * 2, 1), 128, seed=5).epoch(3)]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "columns"),
+    [
+        ("a.tsv", "sentence\tlabel", {"text": "sentence", "label": "label"}),
+        ("a.tsv.gz", "\ufefflabel\tid\ttext", {"text": "text", "label": "label"}),
+        ("a.tsv", "index\tsentence1\tsentence2\tlabel", {"text": ("sentence1", "sentence2"), "label": "label"}),
+        ("a.tsv", "review\tlabel", {"text": "review", "label": "label"}),
+        ("a.tsv", "a fine film\tgood", {}),
+        ("a.jsonl", '{"label": 1}', {}),
+    ],
+)
+def test_a_header_that_names_the_label_is_believed(write, name: str, header: str, columns) -> None:
+    assert named_columns(write(name, f"{header}\nx\ty\tz\n")) == columns
+    assert named_columns(Path("no-such.tsv")) == {}

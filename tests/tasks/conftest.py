@@ -19,13 +19,12 @@ WORDS = ("the", "a", "film", "story", "plot", "actor", "scene", "long", "short",
 
 
 def sentences(n: int, seed: int) -> list[str]:
-    """Half of them contain `fine`."""
+    """Half of them contain `fine`, the others `dull`."""
     draw = Random(seed)
     found = []
     for i in range(n):
         words = draw.choices(WORDS, k=draw.randint(2, 5))
-        if i % 2:
-            words.insert(draw.randint(0, len(words)), "fine")
+        words.insert(draw.randint(0, len(words)), ("dull", "fine")[i % 2])
         found.append(" ".join(words))
     return found
 
@@ -36,12 +35,12 @@ def write_reviews(path: Path, n: int, seed: int) -> Path:
     return path
 
 
-def pretrain(tokenizer: Tokenizer, steps: int = 120) -> Bert:
+def pretrain(tokenizer: Tokenizer, steps: int = 20) -> Bert:
     torch.manual_seed(0)
     sizes = {"n_layers": 2, "d_model": 32, "d_ff": 46, "n_heads": 2, "max_length": 23, "dropout": 0.0}
     model = Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes, attention_dropout=0.0, next_sentence_head=False))
-    objective, optimizer = MaskedLM(MaskedLMConfig()), torch.optim.Adam(model.parameters(), 3e-3)
-    rows = tokenizer.framed(sentences(960, 5))[0]
+    objective, optimizer = MaskedLM(MaskedLMConfig()), torch.optim.Adam(model.parameters(), 1e-3)
+    rows = tokenizer.framed(sentences(160, 5))[0]
     for step in range(steps):
         some = rows[step * 8 : step * 8 + 8]
         tokens = torch.full((8, max(map(len, some))), tokenizer.pad_id)

@@ -71,7 +71,7 @@ def test_a_rule_is_learnt(runs: dict[str, Path], method: str) -> None:
     judge = load(runs[method])
     assert isinstance(judge, Classifier)
     assert judge.classes == ["bad", "good"]
-    fine, not_fine = judge.classify(["the fine film", "the long film"])
+    fine, not_fine = judge.classify(["the fine film", "the dull film"])
     assert (fine[0].label, not_fine[0].label) == ("good", "bad")
     assert sum(verdict.probability for verdict in fine) == pytest.approx(1)
 
@@ -210,7 +210,7 @@ def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) ->
     assert report["test"]["pearson"] > 0.9
     assert set(report["valid"]) == {"loss", "pearson"}
     judge = load_as(Classifier, tmp_path / "run")
-    high, low = judge.values(["a fine film", "a long film"])
+    high, low = judge.values(["a fine film", "a dull film"])
     assert high > 0.4 > -0.4 > low
     with pytest.raises(CheckpointError, match="gives values, not classes"):
         judge.classify(["a fine film"])
@@ -245,6 +245,19 @@ def test_what_learns_is_one_of_four(tiny_bert: Path, reviews: Path, tmp_path: Pa
         clearformer.finetune(tiny_bert)
     with pytest.raises(ConfigError, match='"lora" needs `base`'):
         Recipe.parse({"data": {"train": {"path": reviews}}, "tuning": {"method": "lora"}}, "x.toml")
+
+
+def test_tokens_cannot_be_judged_by_a_file_of_texts(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='"none" judges every token'):
+        launch.train(plan(tiny_bert, reviews, "full", "model.pooling=none"), tmp_path / "run", device="cpu")
+
+
+def test_texts_are_cut_to_what_the_base_reads(runs: dict[str, Path]) -> None:
+    judge = load(runs["head"])
+    long = " ".join(["film"] * 40)
+    assert judge.max_tokens == 23
+    assert judge.scores([long]).equal(judge.scores([long + " fine"]))
+    assert judge.scores(["a  fine\u00a0film "]).equal(judge.scores(["a fine film"]))
 
 
 def test_a_translator_is_no_base(reviews: Path) -> None:
