@@ -153,7 +153,11 @@ def shaped(recipe: Recipe, base: Opened) -> Recipe:
         kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
         recipe = recipe.with_model(base=kept)
     if recipe.tuning is not None:
-        tuning = recipe.tuning.changed(fingerprint=recipe.tuning.fingerprint or fingerprint(base.network))
+        mark, where = (
+            recipe.tuning.fingerprint or fingerprint(base.network),
+            str(find(str(recipe.tuning.base)).resolve()),
+        )
+        tuning = recipe.tuning.changed(fingerprint=mark, base=where)
         recipe = replace(recipe, tuning=tuning, origin=base.recipe.origin)
     return recipe
 

@@ -309,6 +309,10 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
+    if isinstance(judge, Classifier):
+        raise ConfigError(
+            f"{model} is a classifier, which finds no text likely", "clearformer classify gives its labels"
+        )
     if isinstance(judge, Translator):
         if source is None:
             raise ConfigError(f"{model} is a translator", "say what the texts translate, with --source")

@@ -133,6 +133,8 @@ def test_mistakes_are_one_sentence(cli, critic: Path, run: Path, reviews: Path, 
         (("finetune", "-m", critic, "--labels", reviews, "--method", "lorra"), "there is no method `lorra`"),
         (("finetune", "-m", critic, "--labels", reviews, "--text-columns", "0,1,2"), "expected one column, or two"),
         (("embed", "-m", run, "x"), "which reads to translate"),
+        (("score", "-m", critic, "x"), "is a classifier, which finds no text likely"),
+        (("export", critic, tmp_path / "out"), "classifier"),
     ]
     for arguments, problem in cases:
         code, out, err = cli(*arguments)

@@ -265,18 +265,20 @@ def test_a_translator_is_no_base(reviews: Path) -> None:
         clearformer.finetune("en-fr-small", labels=reviews)
 
 
-def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
-    """As one that is written by hand does."""
+def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, tmp_path: Path, monkeypatch) -> None:
+    """As one that is written by hand does, with a base named from where the command runs."""
+    monkeypatch.chdir(tiny_bert.parent)
     table = {
         "data": {"train": {"path": str(reviews)}},
         "model": {"kind": "classifier"},
-        "tuning": {"method": "head", "base": str(tiny_bert)},
+        "tuning": {"method": "head", "base": tiny_bert.name},
         "train": {"steps": 2, "tokens": 200, "validate_every": 2},
     }
     launch.train(Recipe.parse(table, "mine.toml"), tmp_path / "run", device="cpu")
     saved = Recipe.read(tmp_path / "run" / "recipe.toml")
     assert (saved.model.base.d_model, saved.model.n_classes) == (32, 2)
     assert saved.tuning.fingerprint
+    monkeypatch.chdir(tmp_path)
     network = open_model(tmp_path / "run").network
     own = load_tensors(tiny_bert / "model.safetensors")[0]
     load_weights(network.base, {k: v for k, v in own.items() if k in network.base.state_dict()}, "the base")
