@@ -68,9 +68,9 @@ def plan_labels(
 
 # examples up to: passes over the data by method
 PASSES: list[tuple[float, dict[str, int]]] = [
-    (2_000, {"full": 8, "lora": 15, "prefix": 20, "head": 40}),
-    (20_000, {"full": 4, "lora": 6, "prefix": 8, "head": 15}),
-    (float("inf"), {"full": 3, "lora": 3, "prefix": 4, "head": 5}),
+    (2_000, {"full": 8, "lora": 15, "prefix": 20, "head": 20}),
+    (20_000, {"full": 4, "lora": 6, "prefix": 8, "head": 8}),
+    (float("inf"), {"full": 3, "lora": 3, "prefix": 4, "head": 3}),
 ]
 ROWS = 32  # texts a step
 

@@ -17,7 +17,7 @@ from clearformer.config import Config
 from clearformer.tuning.adapters import add_lora, merge, of_lora
 from clearformer.tuning.freeze import freeze, full, head_only
 from clearformer.tuning.lora import LoraConfig
-from clearformer.tuning.prefix import PrefixConfig, add_prefix, is_prefix
+from clearformer.tuning.prefix import PrefixConfig, add_prefix, fold, is_prefix
 
 NEW = "classifier"  # the child of a model that its base has not
 
@@ -63,5 +63,7 @@ def tune(model: nn.Module, config: TuningConfig) -> list[str]:
 
 
 def settle(model: nn.Module, config: TuningConfig) -> nn.Module:
-    """The same model for use: an adapter goes into the weights, so that it costs nothing any more."""
-    return merge(model) if config.method == "lora" else model
+    """The same model for use: an adapter goes into the weights, a prefix by way of an MLP becomes a plain one."""
+    if config.method == "lora":
+        return merge(model)
+    return fold(model) if config.method == "prefix" else model

@@ -16,7 +16,7 @@ D, L, R, P, C = 12, 2, 3, 5, 7
 BASE = {"kind": "bert", "vocab": 23, "n_layers": L, "d_model": D, "d_ff": 17, "n_heads": 3, "max_length": 13}
 HEAD = {"classifier.weight", "classifier.bias"}
 BATCH = EncoderBatch(torch.tensor([[3, 5, 7], [9, 4, 0]]), torch.tensor([[True] * 3, [True, True, False]]))
-every_partial = pytest.mark.parametrize("method", ["lora", "prefix", "head"])
+every_partial = pytest.mark.parametrize("method", ["lora", "prefix", "made", "head"])
 
 
 def build(seed: int = 0) -> Any:
@@ -25,9 +25,10 @@ def build(seed: int = 0) -> Any:
 
 
 def config(method: str) -> TuningConfig:
-    return TuningConfig.parse(
-        {"method": method, "base": "runs/x", "lora": {"rank": R}, "prefix": {"length": P}}, "[tuning]"
-    )
+    """A prefix by way of an MLP is called made."""
+    prefix = {"length": P} | ({"d_hidden": 11} if method == "made" else {})
+    name = "prefix" if method == "made" else method
+    return TuningConfig.parse({"method": name, "base": "runs/x", "lora": {"rank": R}, "prefix": prefix}, "[tuning]")
 
 
 def test_numbers_that_learn_counted_by_hand() -> None:
