@@ -2,10 +2,11 @@
 
 import_model   a Hugging Face folder, or a .gguf file    ->  a run folder that every verb takes
 export_model   any model that we can open                ->  the folder that `from_pretrained` reads
-merge          a LoRA adapter in peft's format           ->  a run folder of its base, the adapter in its weights
+merge          a run that LoRA tuned, or peft's adapter  ->  a run folder of its base, the adapter in its weights
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from clearformer.loading import (
     open_model,
     read_foreign,
 )
-from clearformer.prepare import save_tokenizers
+from clearformer.prepare import CLASSES, save_tokenizers
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer
 from clearformer.tuning import adapters
@@ -95,8 +96,13 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
     """
     adapter, out = Path(adapter), Path(out)
     require_empty(out)
+    if RunFolder(adapter).exists:
+        return merge_run(adapter, out)
     if not (adapter / ADAPTER).exists():
-        raise CheckpointError(f"{adapter} holds no adapter: it has no {ADAPTER}", "name a folder that peft wrote")
+        raise CheckpointError(
+            f"{adapter} holds no adapter: it has no {ADAPTER}",
+            "name a run that LoRA tuned, or a folder that peft wrote",
+        )
     folder = base_of(adapter) if base is None else find(base)
     opened = open_model(folder)
     converter = converter_of(folder) if is_foreign(folder) else converter_for(opened.config)
@@ -105,6 +111,22 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
     weights = weights_of(opened.network)
     write_run(out, opened.recipe, weights, opened.tokenizers, opened.template)
     return told(out, opened.recipe, weights) | {"base": str(folder)}
+
+
+def merge_run(adapter: Path, out: Path) -> dict[str, Any]:
+    """The same of a run that LoRA tuned. Opening it adds the adapter to its base's weights; here they are kept so."""
+    opened = open_model(adapter)
+    tuning = opened.recipe.tuning
+    if tuning is None or tuning.method != "lora":
+        how = "trained whole" if tuning is None else f"tuned by the method `{tuning.method}`"
+        raise CheckpointError(
+            f"{adapter} was {how}: it has no LoRA to merge", "name the --out of finetune --method lora"
+        )
+    recipe, weights = replace(opened.recipe, tuning=None), weights_of(opened.network)
+    if (adapter / CLASSES).exists():
+        write_text(out / CLASSES, (adapter / CLASSES).read_text(encoding="utf-8"))
+    write_run(out, recipe, weights, opened.tokenizers, opened.template)
+    return told(out, recipe, weights) | {"base": str(tuning.base)}
 
 
 def base_of(adapter: Path) -> Path:

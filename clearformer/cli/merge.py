@@ -11,7 +11,9 @@ from clearformer.cli.options import Json
 
 @app.command()
 def merge(
-    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="A LoRA adapter: a folder that peft wrote.")],
+    adapter: Annotated[
+        Path, typer.Argument(metavar="ADAPTER", help="A run that LoRA tuned, or a folder that peft wrote.")
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to make.")],
     base: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The model it adapts, if not where the adapter says.")
@@ -21,7 +23,7 @@ def merge(
     """Add a LoRA adapter to the weights of its base.
 
     \b
-    clearformer merge adapter runs/merged
+    clearformer merge runs/lora runs/merged
     clearformer merge adapter runs/merged --base runs/smollm2
     """
     from json import dumps

@@ -13,6 +13,7 @@ import clearformer
 from clearformer import auto_labels, launch, verbs
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
 from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.exchange import merge
 from clearformer.loading import load, load_as, open_model
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.reading.classifier import Classifier
@@ -282,3 +283,22 @@ def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, 
     network = open_model(tmp_path / "run").network
     own = load_tensors(tiny_bert / "model.safetensors")[0]
     load_weights(network.base, {k: v for k, v in own.items() if k in network.base.state_dict()}, "the base")
+
+
+def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Path, tmp_path: Path) -> None:
+    mine, base = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (runs["lora"], tiny_bert))
+    recipe = mine / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace(str(tiny_bert.resolve()), str(base)))
+    texts = ["a good film", "a bad film"]
+    expected = load(mine).scores(texts)
+    report = merge(mine, tmp_path / "merged")
+    shutil.rmtree(base)
+    shutil.rmtree(mine)
+    merged = load(tmp_path / "merged")
+    assert merged.scores(texts).equal(expected)
+    assert merged.classes == load(runs["full"]).classes
+    assert report["base"] == str(base)
+    for method, said in (("head", "tuned by the method `head`"), ("full", "no LoRA to merge")):
+        with pytest.raises(CheckpointError, match=said):
+            merge(runs[method], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
