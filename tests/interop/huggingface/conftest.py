@@ -14,13 +14,18 @@ from clearformer.models.gpt import GPT
 B, T = 2, 5
 
 
-def streams(model: GPT, tokens: Tensor) -> list[Tensor]:
-    """What goes into each block, then what comes out of the last one and its norm: transformers' `hidden_states`."""
+def close(a: Tensor, b: Tensor) -> None:
+    """Within 1e-4 of the largest in float32, 1e-9 in float64."""
+    assert a.dtype == b.dtype
+    bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
+    assert (a - b).abs().max().item() <= bound
+
+
+def streams(stack: Any, run: Callable[[], Tensor]) -> list[Tensor]:
+    """What goes into each block, then what comes out at the end: transformers' `hidden_states`."""
     found: list[Tensor] = []
-    hooks = [
-        block.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for block in model.decoder.blocks
-    ]
-    found.append(model.hidden(TextBatch(tokens, tokens)))
+    hooks = [block.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for block in stack.blocks]
+    found.append(run())
     for hook in hooks:
         hook.remove()
     return found
@@ -28,35 +33,29 @@ def streams(model: GPT, tokens: Tensor) -> list[Tensor]:
 
 @pytest.fixture
 def alike() -> Callable[[GPT, Any], None]:
-    """Logits and every hidden state, within 1e-4 of the largest in float32 and 1e-9 in float64."""
+    """Logits and every hidden state."""
 
     @torch.no_grad()
     def compare(ours: GPT, theirs: Any) -> None:
         tokens = torch.randint(ours.config.vocab, (B, T))
         said = theirs(input_ids=tokens, output_hidden_states=True)
-        found = [*streams(ours, tokens), ours(TextBatch(tokens, tokens))]
+        batch = TextBatch(tokens, tokens)
+        found = [*streams(ours.decoder, lambda: ours.hidden(batch)), ours(batch)]
         wanted = [*said.hidden_states, said.logits]
         assert len(found) == len(wanted) == ours.config.n_layers + 2
         for a, b in zip(found, wanted):
-            assert a.dtype == b.dtype
-            bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
-            assert (a - b).abs().max().item() <= bound
+            close(a, b)
 
     return compare
 
 
 @pytest.fixture
 def read() -> Callable[[Path, torch.dtype], GPT]:
-    """The model of a folder, built in this precision: rotary frequencies are computed while it is built."""
+    """The model of a folder, in this precision."""
 
     def build(folder: Path, dtype: torch.dtype = torch.float32) -> GPT:
         config, weights = import_any(folder)
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
-        try:
-            model = GPT(config).eval()
-        finally:
-            torch.set_default_dtype(before)
+        model = GPT(config).to(dtype).eval()
         load_weights(model, weights, str(folder))
         return model
 

@@ -1,12 +1,10 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 from transformers import BertConfig as TheirConfig
 from transformers import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining, BertModel
 
@@ -15,6 +13,8 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.bert import export_config, export_folder, import_config, import_folder
 from clearformer.models.bert import Bert, BertConfig
+
+from .conftest import close, streams
 
 B, T, H, K, F, V = 2, 5, 7, 3, 13, 17
 CLASSES = {
@@ -47,22 +47,6 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Bert:
     model = Bert(config).to(dtype).eval()
     load_weights(model, weights, str(folder))
     return model
-
-
-def close(a: Tensor, b: Tensor) -> None:
-    assert a.dtype == b.dtype
-    bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
-    assert (a - b).abs().max().item() <= bound
-
-
-def streams(stack: Any, run: Callable[[], Tensor]) -> list[Tensor]:
-    """What goes into each block, then what comes out at the end: transformers' `hidden_states`."""
-    found: list[Tensor] = []
-    hooks = [block.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for block in stack.blocks]
-    found.append(run())
-    for hook in hooks:
-        hook.remove()
-    return found
 
 
 def assert_same(ours: Bert, theirs: Any, pad: int = 0) -> None:

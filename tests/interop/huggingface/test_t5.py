@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as nn_functional
 from safetensors.torch import save_file
-from torch import Tensor
 from transformers import T5Config as TheirConfig
 from transformers import T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5LayerNorm
@@ -19,6 +17,8 @@ from clearformer.generation.decode import sample
 from clearformer.generation.sampling import greedy
 from clearformer.interop.huggingface.t5 import export_config, export_folder, import_config, import_folder
 from clearformer.models.t5 import T5, T5Config
+
+from .conftest import close, streams
 
 B, T, S, H, K, D, F, V = 2, 7, 19, 3, 5, 11, 13, 17
 PAD, EOS = 0, 1
@@ -52,22 +52,6 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> T5:
     model = T5(config).to(dtype).eval()
     load_weights(model, weights, str(folder))
     return model
-
-
-def close(a: Tensor, b: Tensor) -> None:
-    assert a.dtype == b.dtype
-    bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
-    assert (a - b).abs().max().item() <= bound
-
-
-def streams(stack: Any, run: Callable[[], Tensor]) -> list[Tensor]:
-    """What goes into each block, then what comes out at the end: transformers' `hidden_states`."""
-    found: list[Tensor] = []
-    hooks = [block.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for block in stack.blocks]
-    found.append(run())
-    for hook in hooks:
-        hook.remove()
-    return found
 
 
 def assert_same(ours: T5, theirs: T5ForConditionalGeneration) -> None:
