@@ -21,6 +21,8 @@ _WHERE = {
     "doctor": "clearformer.diagnosis:examine",
     "embed": "clearformer.verbs:embed",
     "evaluate": "clearformer.verbs:evaluate",
+    "evaluate_labels": "clearformer.verbs:evaluate_labels",
+    "evaluate_text": "clearformer.verbs:evaluate_text",
     "export_model": "clearformer.exchange:export_model",
     "fill": "clearformer.verbs:fill",
     "finetune": "clearformer.verbs:finetune",

@@ -1,7 +1,7 @@
 """clearformer evaluate"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,14 +58,8 @@ def evaluate(
     clearformer evaluate --model runs/shakespeare --text sonnets.txt
     clearformer evaluate --model runs/reviews --labels test.tsv
     """
-    from json import dumps
-
-    from rich.progress import Progress
-
     from clearformer import verbs
-    from clearformer.checkpoint import write_text
     from clearformer.errors import ConfigError
-    from clearformer.training.journal import console
 
     if sum(given is not None for given in (pairs, text, labels)) != 1:
         raise ConfigError(
@@ -74,37 +68,51 @@ def evaluate(
         )
     if labels is not None:
         place = None if label_column is None else one_column(label_column)
-        told = verbs.evaluate_labels(
-            model, labels, text_columns=text_columns(text_column), label_column=place, device=device
-        )
-        names = [name for name in ("accuracy", "macro_f1", "matthews", "pearson", "loss") if name in told]
-        lines = [f"{name} {told[name]:.4f}" for name in names]
-        print(dumps(told) if json else "\n".join([*lines, f"{told['examples']:,} examples"]))
-        return
-    if text is not None:
-        found = verbs.evaluate_text(model, files(text) or [], device=device)
-        print(dumps(found) if json else f"perplexity {found['perplexity']:.4f}\n{found['tokens']:,} tokens")
-        return
-    search = {"beam": beam, "length_penalty": length_penalty}
+        texts = text_columns(text_column)
+        tell(verbs.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
+    elif text is not None:
+        tell(verbs.evaluate_text(model, files(text) or [], device=device), json)
+    else:
+        wanted = {"beam": beam, "length_penalty": length_penalty}
+        search = {name: value for name, value in wanted.items() if value is not None}
+        scored = {"columns": columns(column), "tokenize": tokenize, "lowercase": lowercase, "device": device}
+        tell(translate(model, corpus(str(pairs)) or str(pairs), refs, out, **scored, **search), json)
+
+
+def translate(model: str, pairs: Any, refs: list[Path], out: Path | None, **settings: Any) -> dict[str, Any]:
+    """The scores of translations, which go to a file if one is named; a bar shows how far it has come."""
+    from rich.progress import Progress
+
+    from clearformer import verbs
+    from clearformer.checkpoint import write_text
+    from clearformer.training.journal import console
+
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("translating", total=None)
-        result = verbs.evaluate(
-            model,
-            corpus(str(pairs)) or str(pairs),
-            refs,
-            columns=columns(column),
-            tokenize=tokenize,
-            lowercase=lowercase,
-            device=device,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-            **{name: value for name, value in search.items() if value is not None},
-        )
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        result = verbs.evaluate(model, pairs, refs, progress=show, **settings)
     translations = result.pop("translations")
     if out is not None:
         write_text(out, "".join(f"{line}\n" for line in translations))
+    return result
+
+
+def tell(scores: dict[str, Any], json: bool) -> None:
+    """One JSON object, or a line for each score that people look at, and one for how much was scored."""
+    from json import dumps
+
     if json:
-        print(dumps(result))
+        print(dumps(scores))
         return
-    print(f"BLEU {result['bleu']:.2f}   {result['signatures']['bleu']}")
-    print(f"chrF {result['chrf']:.2f}   {result['signatures']['chrf']}")
-    print(f"{result['sentences']:,} sentences")
+    for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
+        if name in scores:
+            print(f"{title} {scores[name]:.2f}   {scores['signatures'][name]}")
+    for name in ("accuracy", "macro_f1", "matthews", "pearson", "perplexity", "loss"):
+        if name in scores:
+            print(f"{name} {scores[name]:.4f}")
+    for name in ("sentences", "tokens", "examples"):
+        if name in scores:
+            print(f"{scores[name]:,} {name}")

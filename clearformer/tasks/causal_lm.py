@@ -15,7 +15,7 @@ from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
 from clearformer.generation.language import LanguageModel
-from clearformer.loading import habits, load_as
+from clearformer.loading import Opened, habits, load_as
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.prepare import is_prepared
 from clearformer.recipe import Recipe
@@ -37,7 +37,7 @@ class CausalLMTask:
         self.recipe, self.run = recipe, run
         self.facts: dict[str, Any] = {}
 
-    def prepare(self, base: LanguageModel | None) -> None:
+    def prepare(self, base: Opened | None) -> None:
         store = partial(store_text, bos=not self.recipe.data.joined)
         prepare_text(self.recipe, self.run, None if base is None else base.tokenizer, store)
 

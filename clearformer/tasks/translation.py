@@ -11,7 +11,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.collate import TokenBatches
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
-from clearformer.loading import load_as
+from clearformer.loading import Opened, load_as
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.prepare import CorpusSteps, prepare, test_pairs
 from clearformer.recipe import Recipe
@@ -32,7 +32,7 @@ class TranslationTask:
         self.recipe, self.run = recipe, run
         self.facts: dict[str, Any] = {}
 
-    def prepare(self, base: Translator | None) -> None:
+    def prepare(self, base: Opened | None) -> None:
         prepare(self.recipe, self.run, None if base is None else (base.source_tokenizer, base.target_tokenizer))
 
     def open(self) -> Recipe:
