@@ -58,11 +58,13 @@ def peace(folder) -> Path:
     return folder / "peace"
 
 
-def start(folder: Path, name: str, *more: str, rank: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    folder: Path, name: str, *more: str, rank: dict[str, str] | None = None, device: str = "cpu"
+) -> subprocess.Popen[str]:
     """`clearformer train` into a folder of this name: the recipe if it is new, else what the folder holds."""
     out = folder / name
     what = ["--resume"] if (out / "recipe.toml").exists() else [str(folder / "recipe.toml")]
-    command = [sys.executable, "-m", "clearformer", "train", *what, "--out", str(out), "--device", "cpu", *more]
+    command = [sys.executable, "-m", "clearformer", "train", *what, "--out", str(out), "--device", device, *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **(rank or {})}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
@@ -134,6 +136,20 @@ def test_killed_at_every_kind_of_moment(folder, peace):
     assert wait([start(folder, "killed")]) == [0]
     assert_same_run(peace, out)
     assert not [path for place in (out, out / "data") for path in place.glob(".*")]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_killed_on_a_cuda_device(folder):
+    """With train.deterministic; bfloat16 products and dropout as ever."""
+    settled = ["--set", "train.deterministic=true", "--set", "train.steps=200", "--set", "model.dropout=0.1"]
+    assert wait([start(folder, "peace-cuda", *settled, device="cuda")]) == [0]
+    out = folder / "killed-cuda"
+    moments = [lambda: some_time_into_training(out, 0.7), lambda: appears(out, ".last.safetensors.*")]
+    killed = [kill_when(moment(), start(folder, "killed-cuda", *settled, device="cuda")) for moment in moments]
+    assert any(killed), "the machine was too fast for this test: make the training longer"
+    assert wait([start(folder, "killed-cuda", device="cuda")]) == [0]
+    assert_same_run(folder / "peace-cuda", out)
 
 
 def test_ctrl_c_says_what_to_do_and_exits_130(folder, peace):
