@@ -1,11 +1,14 @@
 """Several trainings by the public command, one for each seed, and what they reach.
 
     python benchmarks/quality.py multi30k-en-de --seeds 1,2,3 --at-once 3 -- recipes/multi30k-en-de.toml
+    python benchmarks/quality.py shakespeare-char --reach loss=1.4697 -- recipes/shakespeare-char.toml
     python benchmarks/quality.py zero-29k --seeds 1 -- --pairs train.en.gz,train.de.gz --test test.en.gz,test.de.gz
 
 What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEED; one that was cut off goes on from its
 last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
-scores are recorded, each and on average, in benchmarks/results/NAME.json; without a test, those of validation.
+scores are recorded, each and on average, in benchmarks/results/NAME.json; without a test, those of validation. With
+--reach, also when validation first said so much: the seconds are those of training alone, at its median speed, without
+compilation and validation.
 """
 
 import argparse
@@ -15,11 +18,13 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 from provenance import RESULTS, record, stamp
 
 from clearformer.checkpoint import RunFolder
+from clearformer.training.journal import read_metrics
+from clearformer.training.loop import LOWER
 
 
 def train(folder: Path, arguments: list[str], seed: int) -> Path:
@@ -43,6 +48,18 @@ def row(report: Path, seed: int) -> dict:
     return {"seed": seed, **scores, "judged_on": "test" if "test" in found else "valid", "valid": valid, **kept}
 
 
+def reached(run: RunFolder, metric: str, goal: float) -> dict:
+    """The first validation that is as good as the goal, if there is one."""
+    rows, report = read_metrics(run.metrics), json.loads(run.report.read_text())
+    sign = -1 if metric in LOWER else 1
+    valid = [row for row in rows if row["kind"] == "valid" and sign * row[metric] >= sign * goal]
+    if not valid:
+        return {"reached": None}
+    speed = median(row["tokens_per_s"] for row in rows if row["kind"] == "train")
+    step = valid[0]["step"]
+    return {"reached": {"step": step, "seconds": round(step * report["tokens"] / report["steps"] / speed, 1)}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
@@ -50,6 +67,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side on one device")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--reach", metavar="METRIC=VALUE", help="say when validation was first as good as this")
     parser.add_argument("train", nargs="+", help="what `clearformer train` gets")
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
@@ -58,6 +76,10 @@ def main() -> None:
     if missing := [str(report) for report in reports if not report.exists()]:
         sys.exit(f"not finished: {', '.join(missing)}; see the logs beside the folders, and give the command again")
     rows = [row(report, seed) for report, seed in zip(reports, seeds)]
+    if given.reach:
+        metric, goal = given.reach.split("=")
+        for found, report in zip(rows, reports):
+            found |= reached(RunFolder(report.parent), metric, float(goal))
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
     command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
     told = {
