@@ -32,7 +32,7 @@ def finetune(
     ] = None,
     labels: Labels = None,
     method: Annotated[
-        str, typer.Option(metavar="METHOD", help="What learns: full (everything), lora, prefix or head.")
+        str, typer.Option("--method", metavar="METHOD", help="What learns: full (everything), lora, prefix or head.")
     ] = "full",
     valid: Valid = None,
     test: Test = None,
