@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
+from tomllib import loads
 
 from provenance import RESULTS, record, stamp
 
@@ -54,14 +55,17 @@ def write(rows: list[str], path: Path) -> Path:
     return path
 
 
+def held_out(given, part: str) -> Path:
+    return given.runs / f"{given.task}-{part}.tsv"
+
+
 def train(given, parts, size: str, method: str, seed: int) -> dict | None:
     """One training to its report; its log lies beside its folder."""
     folder = given.runs / f"{given.task}-{method}-{size}-{seed}"
     run, n = RunFolder(folder), len(parts["train"])
     if not run.report.exists():
         drawn = random.Random(seed).sample(parts["train"], min(n, int(size) if size != "all" else n))
-        files = {part: write(parts[part], given.runs / f"{given.task}-{part}.tsv") for part in ("valid", "test")}
-        labels = write(drawn, Path(f"{folder}.tsv"))
+        labels, files = write(drawn, Path(f"{folder}.tsv")), {part: held_out(given, part) for part in ("valid", "test")}
         start = ["train"] if method == "scratch" else ["finetune", "--model", str(given.model), "--method", method]
         start += ["--labels", str(labels), "--valid", str(files["valid"]), "--test", str(files["test"])]
         start += ["--label-column", "0", "--text-columns", "1,2" if given.task == "mrpc" else "1"]
@@ -69,7 +73,9 @@ def train(given, parts, size: str, method: str, seed: int) -> dict | None:
         with open(f"{folder}.log", "a") as log:
             command = [sys.executable, "-m", "clearformer", *start, "--out", str(folder)]
             subprocess.run(command, stdout=log, stderr=log, check=False)
-    return json.loads(run.report.read_text()) if run.report.exists() else None
+    if not run.report.exists():
+        return None
+    return json.loads(run.report.read_text()) | {"rate": loads(run.recipe.read_text())["optim"]["lr"]}
 
 
 def summary(reports: list[dict]) -> dict:
@@ -81,6 +87,7 @@ def summary(reports: list[dict]) -> dict:
         "valid": round(100 * mean(report["valid"]["accuracy"] for report in reports), 2),
         "macro_f1": round(100 * mean(report["test"]["macro_f1"] for report in reports), 2),
         "seconds": round(mean(report["seconds"] for report in reports), 1),
+        "rate": reports[0]["rate"],
         "parameters": reports[0]["parameters"],
         "trainable": reports[0]["trainable"],
     }
@@ -102,6 +109,8 @@ def main() -> None:
     given.runs.mkdir(parents=True, exist_ok=True)
     out = given.out or RESULTS / f"transfer-{given.task}.json"
     parts = TASKS[given.task](given.data)
+    for part in ("valid", "test"):
+        write(parts[part], held_out(given, part))
     sizes, methods = given.sizes.split(","), given.methods.split(",")
     seeds = [int(seed) for seed in given.seeds.split(",")]
     with ThreadPoolExecutor(given.at_once) as pool:
@@ -117,7 +126,7 @@ def main() -> None:
         }
         for method in methods
     }
-    told = {"examples": {part: len(rows) for part, rows in parts.items()}, "seeds": seeds, "settings": given.settings}
+    told = {"examples": {part: len(rows) for part, rows in parts.items()}, "seeds": seeds}
     command = f"python benchmarks/transfer.py {given.task} --methods {given.methods} --seeds {given.seeds}"
     record({**told, "methods": found, "side_by_side": given.at_once, **stamp(command)}, out)
     lines = {

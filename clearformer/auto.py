@@ -20,12 +20,12 @@ from clearformer.recipe import Recipe, model_key, override, presets, task_of
 from clearformer.registry import names
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import RATES, SAID
+from clearformer.tuning.methods import SAID, Method, rate_for
 
 # pairs up to: preset, vocabulary, dropout, tokens a side and step, passes over the data, peak learning rate
 SIZES: list[tuple[float, str, int, float, int, int, float]] = [
     (2_000, "transformer-tiny", 1_000, 0.3, 1024, 150, 2e-3),
-    (10_000, "transformer-tiny", 2_000, 0.3, 2048, 100, 3e-3),
+    (10_000, "transformer-tiny", 4_000, 0.3, 2048, 100, 3e-3),
     (60_000, "transformer-tiny", 8_000, 0.3, 4096, 60, 4e-3),
     (400_000, "transformer-small", 10_000, 0.2, 8192, 30, 2e-3),
     (4_000_000, "transformer-base", 20_000, 0.1, 16384, 15, 1e-3),
@@ -51,7 +51,7 @@ def plan(
     n_pairs, n_chars = survey(draft)
     _, size, vocab, dropout, tokens, passes, lr = next(row for row in SIZES if n_pairs <= row[0])
     per_pair = max(4.0, n_chars / n_pairs / 4)  # about four characters a piece
-    steps = int(max(500, round(passes * n_pairs * per_pair / (0.9 * tokens), -2)))
+    steps = int(max(2000, round(passes * n_pairs * per_pair / (0.9 * tokens), -2)))
     every = int(max(50, min(1000, round(steps / 40, -1))))
     n_parts = max(1, tokens // PART[pick_device(device).type == "cuda"])
     fits = {"dropout": dropout, "share": "decoder" if has_two else "all"}  # if the model knows such keys
@@ -189,7 +189,7 @@ def plan_finetune(
     sources: Mapping[str, Mapping[str, Any]],
     settings: Sequence[str],
     device: str = "auto",
-    method: str = "full",
+    method: Method = "full",
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)
@@ -199,11 +199,12 @@ def plan_finetune(
     if old.data is not None:
         table["data"]["filter"] = old.tables()["data"]["filter"]
     n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
+    rate = old.optim.lr / 10 if method == "full" else rate_for(method, old.model.d_model)
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))
     every = max(20, steps // 20)
     table |= {
-        "optim": {**old.tables()["optim"], "lr": old.optim.lr / 10 if method == "full" else RATES[method]},
+        "optim": {**old.tables()["optim"], "lr": rate},
         "schedule": {"kind": "cosine", "warmup": min(100, steps // 10)},
         "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }

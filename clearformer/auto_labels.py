@@ -15,7 +15,7 @@ from clearformer.loading import read_recipe
 from clearformer.recipe import Recipe, model_key, override, task_of
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import RATES, SAID
+from clearformer.tuning.methods import SAID, Method, rate_for
 
 # examples up to: layers, heads, width, dropout, vocabulary, tokens a step, passes over the data, peak learning rate
 CLASSIFIERS: list[tuple[float, int, int, int, float, int, int, int, float]] = [
@@ -78,7 +78,7 @@ ROWS = 32  # texts a step
 def plan_finetune_labels(
     start: Path,
     sources: Mapping[str, Mapping[str, Any]],
-    method: str,
+    method: Method,
     settings: Sequence[str],
     device: str = "auto",
 ) -> Recipe:
@@ -107,7 +107,7 @@ def plan_finetune_labels(
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
     steps = int(max(50, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))
     table |= {
-        "optim": {"kind": "adamw", "lr": RATES[method], "betas": [0.9, 0.999], "weight_decay": 0.01},
+        "optim": {"kind": "adamw", "lr": rate_for(method, config.d_model), "betas": [0.9, 0.999], "weight_decay": 0.01},
         "schedule": {"kind": "linear", "warmup": max(5, steps // 10)},
         "train": {"tokens": tokens, "steps": steps, **rounds(steps, min(passes, 15)), "patience": 5, "ema": 0.0},
     }

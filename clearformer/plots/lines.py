@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
 from clearformer.errors import DataError
 from clearformer.plots.style import BLUE, INK, MUTED, ORANGE, picture
@@ -36,6 +36,9 @@ def plot_lines(
         ax.set_xscale(scale)
         if scale == "linear":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        else:  # matplotlib's own labels are powers of ten in mathematical type, which is switched off
+            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
         if limits is not None:
             ax.set_ylim(*limits)
         ax.set_xlabel(across)

@@ -10,7 +10,7 @@ SERIES = {"full": ([100, 1000], [0.71, 0.83]), "lora": ([100, 1000], [0.69, 0.82
 
 def test_names_and_axes_are_written(tmp_path: Path) -> None:
     svg = plot_lines(SERIES, "examples", "accuracy", tmp_path / "a.svg", scale="log", limits=(0, 1)).read_text()
-    for words in ("full", "lora", "examples", "accuracy"):
+    for words in ("full", "lora", "examples", "accuracy", "1,000"):
         assert f"<!-- {words} -->" in svg
     assert plot_lines(SERIES, "examples", "accuracy", tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
