@@ -24,12 +24,14 @@ SHIPPED: dict[str, dict[str, str]] = {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
         "classification": "clearformer.objectives.classification:Classification",
         "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
+        "prefix-lm": "clearformer.objectives.prefix_lm:PrefixLM",
         "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
         "span-corruption": "clearformer.objectives.span_corruption:SpanCorruption",
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {
         "causal-lm": "clearformer.data.corpora:StreamCorpora",
+        "prefix-lm": "clearformer.data.corpora:StreamCorpora",
         "masked-lm": "clearformer.data.corpora:SentenceCorpora",
         "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",
@@ -38,6 +40,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "task": {
         "causal-lm": "clearformer.tasks.causal_lm:CausalLMTask",
+        "prefix-lm": "clearformer.tasks.prefix_lm:PrefixLMTask",
         "masked-lm": "clearformer.tasks.masked_lm:MaskedLMTask",
         "sentence-score": "clearformer.tasks.sentence_score:SentenceScoreTask",
         "span-corruption": "clearformer.tasks.span_corruption:SpanCorruptionTask",

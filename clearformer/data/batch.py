@@ -69,6 +69,7 @@ class TextBatch(Tensors):
     labels     (B, T) int64          x2 ... xT+1: what it should say next; IGNORE where nothing is asked
     documents  (B, T) int64 or None  positions with equal numbers may see each other; None: each row is one document
     positions  (B, T) int64 or None  0, 1, 2 ... anew in each document; None: 0 ... T - 1 in each row
+    prefix     (B, T) bool or None   True at what all of its document may see, also from before; None: nothing is
     n_tokens   int                   labels that are not IGNORE
     """
 
@@ -76,6 +77,7 @@ class TextBatch(Tensors):
     labels: Tensor
     documents: Tensor | None = None
     positions: Tensor | None = None
+    prefix: Tensor | None = None
     n_tokens: int = -1  # counted from the labels when left out
 
     def __post_init__(self) -> None:

@@ -71,9 +71,9 @@ class Windows:
         read = np.where(~is_first & exists, tokens[near - 1], self.store.start_id)
         labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
         if self.joined or (document[:, 0] == document[:, -1]).all():
-            return TextBatch(tensor(read), tensor(labels), n_tokens=self.count(places))
+            return TextBatch(tensor(read), tensor(labels))
         positions = at - np.maximum(begins, places[:, None])  # a document that the window cuts begins again with it
-        return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions), self.count(places))
+        return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions))
 
     def _cut(self, places: np.ndarray) -> list[np.ndarray]:
         return np.split(places, range(self.n_rows, len(places), self.n_rows))

@@ -4,7 +4,7 @@
     Padding(keys)       keys[b, s]             nobody sees padding
     Window(width)       |t − s| < width        only the neighbourhood
     Documents(ids)      ids[b, t] = ids[b, s]  packed documents do not see each other
-    Prefix(lengths)     s ≤ t or s < n_b       both ways inside the prefix, causal after it
+    Prefix(keys)        s ≤ t or keys[b, s]    both ways inside the prefix, causal after it
     Ancestors(table)    table[b, t, s]         each branch of a search tree sees its own path
 
 Rules are joined by `&` into a Mask, which stays a description until an attention core lowers it to a flag, a tensor
@@ -95,10 +95,10 @@ class Documents(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Prefix(Mask):
-    lengths: Tensor  # (B,) integers
+    keys: Tensor  # (B, S) bool, True in the prefix, or in that of each document
 
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        return (s <= t) | (s < self.lengths[b])
+        return (s <= t) | self.keys[b, s]
 
 
 @dataclass(frozen=True, eq=False)

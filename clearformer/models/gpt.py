@@ -24,7 +24,7 @@ from clearformer.layers.backends import FusedCore
 from clearformer.layers.cache import DecodeState
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
 from clearformer.layers.init import STD, gaussian
-from clearformer.layers.masks import Causal, Documents, Mask
+from clearformer.layers.masks import Causal, Documents, Mask, Prefix
 from clearformer.layers.positions import PositionConfig
 from clearformer.models.stack import Activation, StackConfig, build_stack
 
@@ -46,6 +46,9 @@ class GPTConfig(StackConfig):
     tied: bool = Field(True, description="the head's matrix is the embedding's")
     head_bias: bool = False
     scale_embedding: bool = Field(False, description="multiply embeddings by √d_model")
+    prompt: Literal["causal", "full"] = Field(
+        "causal", description="how a prompt is read: to the past alone, or both ways, as prefix-lm trains it"
+    )
 
 
 class GPT(nn.Module):
@@ -58,7 +61,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(config.vocab, config.d_model, config.scale_embedding)
-        self.decoder = build_stack(config, config.n_layers, core or FusedCore(), is_causal=True)
+        self.decoder = build_stack(config, config.n_layers, core or FusedCore(), is_causal=config.prompt == "causal")
         tied = self.embedding if config.tied else None
         self.unembedding = Unembedding(config.d_model, config.vocab, config.head_bias, tied)
         self.apply(gaussian)
@@ -77,7 +80,8 @@ class GPT(nn.Module):
         """
         where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
         where = where if batch.positions is None else batch.positions
-        mask: Mask = Causal() if batch.documents is None else Causal() & Documents(batch.documents)
+        mask: Mask = Causal() if batch.prefix is None else Prefix(batch.prefix)
+        mask = mask if batch.documents is None else mask & Documents(batch.documents)
         return self.decoder(self.embedding(batch.tokens), where, mask)
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -90,7 +94,9 @@ class GPT(nn.Module):
         """
         state = DecodeState(self.config.n_layers, tokens.device)
         state.read(tokens.size(1), mask)
-        self.decoder(self.embedding(tokens), state.slots, Causal(), caches=state.caches)
+        whole = None if mask is None else Prefix(mask)
+        seen = Causal() if self.config.prompt == "causal" else whole
+        self.decoder(self.embedding(tokens), state.slots, seen, caches=state.caches)
         return state
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:

@@ -32,6 +32,7 @@ SHOWN = 60  # tokens of a sample, at each validation
 
 class CausalLMTask:
     metrics = ("loss", "perplexity")
+    cut: type[Windows] = Windows
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
         self.recipe, self.run = recipe, run
@@ -52,7 +53,8 @@ class CausalLMTask:
         length = recipe.data.length or recipe.model.max_length
         store = DocumentStore(self.run.data / f"{split}.safetensors")
         n_rows = max(1, recipe.train.tokens // length)
-        return Windows(store, length, n_rows, recipe.train.seed, recipe.data.joined)
+        seed = recipe.train.seed if split == "train" else 0  # what is judged is the same for all
+        return self.cut(store, length, n_rows, seed, recipe.data.joined)
 
     def describe(self, world: World) -> str:
         windows, train = self.windows("train"), self.recipe.train
@@ -95,9 +97,9 @@ class CausalLMTask:
 
 @torch.no_grad()
 def measure_loss(model: nn.Module, windows: Windows, device: torch.device) -> dict[str, Any]:
-    """Over every token of a text, each predicted once, from at most a window before it."""
+    """Over every token of a text that is asked for, predicted once, from at most a window before it."""
     loss = tell_loss(CausalLM(CausalLMConfig()), model, map(windows.batch, windows.whole()), device)
-    return {"loss": loss, "perplexity": exp(loss), "tokens": windows.n_tokens}
+    return {"loss": loss, "perplexity": exp(loss), "tokens": sum(map(windows.count, windows.whole()))}
 
 
 class TextSteps:

@@ -36,7 +36,7 @@ MASKS: dict[str, Callable[[], Mask | None]] = {
     "causal-padding": lambda: Causal() & Padding(keys()),
     "window": lambda: Window(2),
     "documents": lambda: Documents(torch.tensor([[0, 0, 1, 1, 1], [3, 5, 5, 7, 7]])) & Causal(),
-    "prefix": lambda: Prefix(torch.tensor([3, 2])),
+    "prefix": lambda: Prefix(torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]]).bool()),
     "ancestors": lambda: Ancestors(tree()),
     "nothing-to-see": lambda: Causal() & Padding(keys() & torch.tensor([[False], [True]])),
 }

@@ -19,7 +19,7 @@ WORKED: dict[str, tuple[Mask, list[list[list[int]]]]] = {
         Documents(torch.tensor([[4, 4, 7], [5, 8, 5]])),
         [[[1, 1, 0], [1, 1, 0], [0, 0, 1]], [[1, 0, 1], [0, 1, 0], [1, 0, 1]]],
     ),
-    "prefix": (Prefix(torch.tensor([2, 0])), [[[1, 1, 0], [1, 1, 0], [1, 1, 1]], LOWER]),
+    "prefix": (Prefix(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()), [[[1, 1, 0], [1, 1, 0], [1, 1, 1]], LOWER]),
     "ancestors": (Ancestors(TREE), TREE.int().tolist()),
     "causal and padding": (Causal() & Padding(KEYS), [[[1, 0, 0], [1, 1, 0], [1, 1, 0]], LOWER]),
     "three rules": (
@@ -72,6 +72,6 @@ def test_a_mask_is_made_where_the_queries_are(mask: Mask) -> None:
 
 
 def test_tensors_of_all_rules_are_known() -> None:
-    lengths = torch.tensor([1, 2])
-    held: list[Tensor] = (Causal() & Prefix(lengths) & Padding(KEYS)).tensors()
-    assert [tensor is own for tensor, own in zip(held, (lengths, KEYS))] == [True, True]
+    first = torch.tensor([[1, 0, 0], [1, 1, 0]]).bool()
+    held: list[Tensor] = (Causal() & Prefix(first) & Padding(KEYS)).tensors()
+    assert [tensor is own for tensor, own in zip(held, (first, KEYS))] == [True, True]

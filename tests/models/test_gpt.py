@@ -202,6 +202,21 @@ def test_gradients_do_not_cross_documents(variant: str) -> None:
         assert slope[0].abs().sum(-1).bool().tolist() == seen
 
 
+@every_variant
+def test_gradients_of_a_prefix_go_both_ways_within_its_document(variant: str) -> None:
+    """Three documents of 3, 3 and 1 tokens, of which 2, 1 and none are prefix."""
+    model, tokens = build(variant, prompt="full"), torch.cat(text(3, 3, 1))[None]
+    documents, positions = torch.tensor([[5, 5, 5, 0, 0, 0, 7]]), torch.tensor([[0, 1, 2, 0, 1, 2, 0]])
+    prefix = torch.tensor([[1, 1, 0, 1, 0, 0, 0]]).bool()
+    embedded = model.embedding(tokens).detach().requires_grad_()
+    model.embedding.forward = lambda _: embedded  # type: ignore[method-assign, assignment]
+    hidden = model.hidden(TextBatch(tokens, tokens, documents, positions, prefix))
+    for t in range(7):
+        (slope,) = torch.autograd.grad(hidden[0, t, 0], embedded, retain_graph=True)
+        seen = [bool((s <= t or prefix[0, s]) and documents[0, s] == documents[0, t]) for s in range(7)]
+        assert slope[0].abs().sum(-1).bool().tolist() == seen
+
+
 def test_the_core_is_a_choice_of_speed_alone() -> None:
     fused, tokens = build("llama"), torch.stack(text(T, T))
     core = RecordingCore(PlainCore())
@@ -254,6 +269,19 @@ def test_prompts_of_different_lengths_go_on_together_as_they_would_alone(variant
             check(logits, i, w, [*paths[row], int(new[i, w])])
             parent = [[1, 1], [0, 1]][i][w]
             check(later, i, w, [*paths[row], int(new[i, parent]), int(again[i, w])])
+
+
+@every_variant
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_prompt_that_is_read_both_ways_is_a_prefix(variant: str, n: int) -> None:
+    """Alone, and beside a longer one."""
+    model, tokens = build(variant, prompt="full"), torch.stack(text(T, T))
+    whole = read(model, tokens, prefix=(torch.arange(T) < n).expand(2, -1))
+    mask = torch.arange(5) < torch.tensor([[n], [5]])
+    for state in (model.start(tokens[:1, :n], None), model.start(tokens[:, :5].masked_fill(~mask, 22), mask)):
+        for t in range(n, T):
+            logits, state = model.step(tokens[: len(state.next), t : t + 1], state)
+            exactly(logits[0, 0], whole[0, t])
 
 
 # Learning

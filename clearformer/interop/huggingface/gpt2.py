@@ -70,6 +70,7 @@ FIXED: dict[str, Any] = {  # what every GPT-2 is
     "norm": "layer",
     "head_bias": False,
     "scale_embedding": False,
+    "prompt": "causal",
     "positions": {"kind": "learned", "offset": 0},
 }
 

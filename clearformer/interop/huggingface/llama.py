@@ -53,6 +53,7 @@ FIXED: dict[str, Any] = {  # what every Llama is
     "bias": False,
     "head_bias": False,
     "scale_embedding": False,
+    "prompt": "causal",
     "positions": {"kind": "rotary"},
 }
 

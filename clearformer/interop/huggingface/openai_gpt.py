@@ -53,6 +53,7 @@ FIXED: dict[str, Any] = {  # what every GPT is
     "bias": True,
     "head_bias": False,
     "scale_embedding": False,
+    "prompt": "causal",
     "positions": {"kind": "learned", "offset": 0},
 }
 

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.data.batch import TextBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.gpt2 import export_config, export_folder, import_config, import_folder
 from clearformer.models.gpt import GPT, GPTConfig
@@ -50,6 +51,21 @@ def test_logits_are_gpt2s_both_ways(tmp_path: Path, alike: Any, read: Any, dtype
     said, wanted = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("ours", "theirs"))
     assert said.pop("torch_dtype") == wanted.get("dtype", wanted.get("torch_dtype"))
     assert {key: wanted[key] for key in said} == said
+
+
+def test_a_prefix_is_what_gpt2_makes_of_the_same_mask(tmp_path: Path, read: Any) -> None:
+    theirs = gpt2().double()
+    theirs.save_pretrained(tmp_path)
+    tokens = torch.randint(V, (2, 5))
+    documents, positions = torch.tensor([[0, 0, 0, 1, 1], [2, 2, 3, 3, 3]]), torch.tensor([[0, 1, 2, 0, 1]] * 2)
+    prefix = torch.tensor([[1, 1, 0, 1, 1], [1, 0, 1, 1, 0]]).bool()
+    seen = torch.ones(5, 5).tril().bool() | prefix[:, None]
+    seen &= documents[:, None] == documents[:, :, None]
+    with torch.no_grad():
+        ours = read(tmp_path, torch.float64)(TextBatch(tokens, tokens, documents, positions, prefix))
+        mask = torch.zeros(2, 1, 5, 5).double().masked_fill(~seen[:, None], float("-inf"))
+        said = theirs(input_ids=tokens, position_ids=positions, attention_mask=mask).logits
+    torch.testing.assert_close(ours, said, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "silu"])
@@ -162,6 +178,7 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"norm": "rms"}, "norm"),
         ({"head_bias": True}, "head_bias"),
         ({"scale_embedding": True}, "scale_embedding"),
+        ({"prompt": "full"}, "prompt"),
         ({"positions": {"kind": "learned", "offset": 2}}, "positions"),
         ({"positions": {"kind": "rotary"}}, "positions"),
         ({"activation": "swiglu"}, "swiglu"),

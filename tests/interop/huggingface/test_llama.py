@@ -189,6 +189,7 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"bias": True}, "bias"),
         ({"head_bias": True}, "head_bias"),
         ({"scale_embedding": True}, "scale_embedding"),
+        ({"prompt": "full"}, "prompt"),
         ({"positions": {"kind": "alibi"}}, "positions"),
         ({"activation": "silu"}, "silu"),
         ({"attention_scale": 1.0}, "attention_scale"),

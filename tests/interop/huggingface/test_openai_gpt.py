@@ -117,6 +117,7 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"d_ff": 13}, "d_ff"),
         ({"activation": "gelu"}, "gelu"),  # the exact one
         ({"n_kv_heads": 1}, "n_kv_heads"),
+        ({"prompt": "full"}, "prompt"),
     ],
 )
 def test_configurations_gpt_cannot_express_are_refused(fields: dict[str, Any], named: str) -> None:
