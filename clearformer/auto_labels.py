@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
 from clearformer.loading import read_recipe
 from clearformer.recipe import Recipe, model_key, override, task_of
@@ -24,6 +25,7 @@ CLASSIFIERS: list[tuple[float, int, int, int, float, int, int, int, float]] = [
     (1_000_000, 4, 8, 256, 0.2, 16_000, 8192, 8, 5e-4),
     (float("inf"), 6, 8, 512, 0.1, 32_000, 16384, 3, 3e-4),
 ]
+OBJECTIVES = {False: "classification", True: "token-classification"}  # by whether words are labelled
 READ = 256  # tokens of a text that a classifier from scratch reads
 
 
@@ -32,6 +34,8 @@ def plan_labels(
 ) -> Recipe:
     """The recipe for a classifier from scratch on these files; `settings` override what was chosen."""
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
+    by_word = is_tagged(sources["train"]["path"])
+    table["objective"] = {"kind": OBJECTIVES[by_word]}
     named = {model_key(model): model} if model else {"kind": "bert"}
     draft = Recipe.parse(override(table | {"model": {"kind": "classifier", "base": named}}, settings), "--set")
     n, n_chars = survey_labels(draft)
@@ -47,9 +51,10 @@ def plan_labels(
     }
     sizes |= {"residual": "pre", "first_norm": False, "attention_dropout": dropout}
     base = {**named, "dropout": dropout, **({} if model else sizes)}
-    pooling = "last" if task_of("model", draft.model.base.kind) == "causal-lm" else "mean"
+    pooling = pooling_of(draft.model.base.kind, by_word)
     table |= {
-        "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": True, "strict": False},
+        # A capital tells of what kind a word is, and little of what a text is about.
+        "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": not by_word, "strict": False},
         "model": {"kind": "classifier", "base": base, "pooling": pooling, "dropout": dropout},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
         "schedule": {"kind": "linear", "warmup": max(20, steps // 10)},
@@ -90,14 +95,16 @@ def plan_finetune_labels(
             f"{start} is a model for {task}, whose words no classifier reads",
             "start from a BERT, a GPT or a classifier",
         )
+    by_word = is_tagged(sources["train"]["path"])
     table: dict[str, Any] = {
         "data": {split: dict(source) for split, source in sources.items()},
         "text": old.tables()["text"],
         "model": {
             "kind": "classifier",
-            "pooling": "last" if task == "causal-lm" else "mean",
+            "pooling": pooling_of(config.kind, by_word),
             "base": config.model_dump(mode="json", exclude_none=True),
         },
+        "objective": {"kind": OBJECTIVES[by_word]},
         "tuning": {"method": method, "base": str(start.resolve())},
     }
     if old.origin is not None:
@@ -127,7 +134,12 @@ def survey_labels(recipe: Recipe) -> tuple[int, int]:
     examples = recipe.data.read("train", recipe.train.seed)
     if not examples:
         raise ConfigError("no text is left to train on", "give more, or hold out a smaller share")
-    return len(examples), sum(len(example.text) + len(example.pair or "") for example in examples)
+    return len(examples), sum(len(text) for example in examples for text in example.texts)
+
+
+def pooling_of(kind: str, by_word: bool) -> str:
+    """What speaks for a text that this kind of network reads; nothing does where every word is judged."""
+    return "none" if by_word else "last" if task_of("model", kind) == "causal-lm" else "mean"
 
 
 def mean_tokens(n: int, n_chars: int) -> float:

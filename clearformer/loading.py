@@ -29,6 +29,7 @@ from clearformer.models import classifier as models
 from clearformer.prepare import CLASSES, load_tokenizers, start_id
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.encoder import Encoder
+from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.text import Tokenizer
@@ -36,13 +37,14 @@ from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import TuningConfig, settle, tune
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
-Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier)
+Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
     MaskedModel: ("a masked language model", "score, fill, repair"),
     SentenceScorer: ("a scorer of sentences", "score"),
     Classifier: ("a classifier", "classify, evaluate, embed"),
+    Tagger: ("a classifier of words", "classify, evaluate, embed"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
@@ -252,6 +254,8 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         return MaskedModel(pack(opened.network), opened.tokenizers[0], opened.name)
     if kind == "classification":
         data, classes = opened.recipe.data, read_classes(find(model))
+        if opened.config.pooling == "none":
+            return Tagger(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens)
         is_pair = isinstance(data.train.text, tuple)
         return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
     if kind not in ("translation", "causal-lm"):

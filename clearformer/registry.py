@@ -27,6 +27,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "prefix-lm": "clearformer.objectives.prefix_lm:PrefixLM",
         "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
         "span-corruption": "clearformer.objectives.span_corruption:SpanCorruption",
+        "token-classification": "clearformer.objectives.classification:TokenClassification",
         "translation": "clearformer.objectives.translation:Translation",
     },
     "data": {
@@ -36,6 +37,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",
         "classification": "clearformer.data.corpora:LabelCorpora",
+        "token-classification": "clearformer.data.corpora:TagCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
     "task": {
@@ -45,6 +47,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "sentence-score": "clearformer.tasks.sentence_score:SentenceScoreTask",
         "span-corruption": "clearformer.tasks.span_corruption:SpanCorruptionTask",
         "classification": "clearformer.tasks.classification:ClassificationTask",
+        "token-classification": "clearformer.tasks.tagging:TaggingTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },
     "tokenizer": {

@@ -21,6 +21,7 @@ from clearformer import auto, auto_labels, launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.labels import Column, named_columns
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
+from clearformer.data.tags import is_tagged
 from clearformer.data.text import TextSource, store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import ConfigError, DataError, suggest
@@ -31,7 +32,8 @@ from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.masked import MaskedModel
 from clearformer.generation.translate import Translator
 from clearformer.loading import find, load, load_as, load_encoder, read_recipe
-from clearformer.reading.classifier import Classifier
+from clearformer.reading.classifier import Classifier, Verdict
+from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe
 from clearformer.tasks.causal_lm import measure_loss
 from clearformer.tasks.classification import answers_of
@@ -246,16 +248,21 @@ def evaluate_labels(
 ) -> dict[str, Any]:
     """How often a classifier is right: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
 
-    Of a regression, loss (mean of squares), pearson and examples. Columns are those of the training, if not given.
+    Of a regression, loss (mean of squares), pearson and examples; of a classifier of words, the examples are words, and
+    sentences are counted too. Columns are those of the training, if not given.
     """
-    judge = load_as(Classifier, model, device)
-    wanted = {"path": Path(labels), "text": text_columns, "label": label_column}
+    judge = judge_of(model, device)
+    names = ("words", "labels") if isinstance(judge, Tagger) else ("text", "label")
+    wanted = {"path": Path(labels), names[0]: text_columns, names[1]: label_column}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     examples = list(read_recipe(model).data.train.changed(**wanted).read())
-    answers = answers_of(examples, judge.classes, str(labels))
+    answers = torch.from_numpy(answers_of(examples, judge.classes, str(labels)))
+    if isinstance(judge, Tagger):
+        scores = judge_scores(judge.scores([example.words for example in examples]), answers)
+        return scores | {"sentences": len(examples), "classes": judge.classes}
     pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-    scores = judge.scores([example.text for example in examples], pairs)
-    return judge_scores(scores, torch.from_numpy(answers)) | ({"classes": judge.classes} if judge.classes else {})
+    scores = judge_scores(judge.scores([example.text for example in examples], pairs), answers)
+    return scores | ({"classes": judge.classes} if judge.classes else {})
 
 
 def classify(
@@ -263,20 +270,37 @@ def classify(
 ) -> list[dict[str, Any]]:
     """What a classifier says of each text, or of each with its pair: text, label, probability, and the `top` likeliest.
 
-    Of a regression: text, value.
+    Of a regression: text, value. Of a classifier of words: text, and as `words`, which spaces divide, the same of each.
     """
-    judge = load_as(Classifier, model, device)
-    return verdicts(judge, texts, pairs, top)
+    return verdicts(judge_of(model, device), texts, pairs, top)
 
 
-def verdicts(judge: Classifier, texts: Sequence[str], pairs: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+def judge_of(model: Name, device: str) -> Classifier | Tagger:
+    """A classifier of texts or of words."""
+    found = load(model, device)
+    return found if isinstance(found, Classifier | Tagger) else load_as(Classifier, model, device)
+
+
+def verdicts(
+    judge: Classifier | Tagger, texts: Sequence[str], pairs: Sequence[str] | None, top: int
+) -> list[dict[str, Any]]:
+    def told(found: list[Verdict]) -> dict[str, Any]:
+        return asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]}
+
+    if isinstance(judge, Tagger):
+        if pairs is not None:
+            raise DataError(f"{judge.name} judges words, not pairs of texts", "give the texts alone")
+        divided = [clean(text).split() for text in texts]
+        return [
+            {"text": text, "words": [{"word": word, **told(one)} for word, one in zip(words, found)]}
+            for text, words, found in zip(texts, divided, judge.tag(divided))
+        ]
     named: list[dict[str, Any]] = [{"text": text} for text in texts]
     for row, pair in zip(named, pairs or []):
         row["pair"] = pair
     if not judge.classes:
         return [row | {"value": value} for row, value in zip(named, judge.values(texts, pairs))]
-    told = judge.classify(texts, pairs)
-    return [row | asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]} for row, found in zip(named, told)]
+    return [row | told(found) for row, found in zip(named, judge.classify(texts, pairs))]
 
 
 def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device: str = "cpu") -> np.ndarray:
@@ -309,7 +333,7 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
-    if isinstance(judge, Classifier):
+    if isinstance(judge, Classifier | Tagger):
         raise ConfigError(
             f"{model} is a classifier, which finds no text likely", "clearformer classify gives its labels"
         )
@@ -364,7 +388,8 @@ def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[s
 
 def labelled(corpora: dict[str, Any], text: TextColumns, label: Column | None) -> dict[str, dict[str, Any]]:
     """Labelled files by split, likewise. Where no columns are given, a header that names them is believed."""
-    given = {key: value for key, value in (("text", text), ("label", label)) if value is not None}
+    names = ("words", "labels") if is_tagged(Path(corpora["train"])) else ("text", "label")
+    given = {key: value for key, value in zip(names, (text, label)) if value is not None}
     return {split: {"path": Path(path), **(given or named_columns(Path(path)))} for split, path in corpora.items()}
 
 

@@ -1,6 +1,6 @@
 """clearformer classify"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,10 @@ def classify(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Say which class a text belongs to.
+    """Say which class a text, or each of its words, belongs to.
 
     A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
-    pair are divided by a tab.
+    pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text.
 
     \b
     clearformer classify --model runs/reviews "A fine film."
@@ -28,18 +28,24 @@ def classify(
     from json import dumps
 
     from clearformer import verbs
-    from clearformer.loading import load_as
-    from clearformer.reading.classifier import Classifier, divide
+    from clearformer.reading.classifier import divide
 
-    judge, rows = load_as(Classifier, model, device), []
+    judge, rows = verbs.judge_of(model, device), []
     for chunk in incoming(text or []):
         told = verbs.verdicts(judge, *divide(chunk, judge.is_pair), top)
         if json:
             rows += told
             continue
         for row in told:
-            found = [[one["label"], f"{one['probability']:.4f}"] for one in row.get("top", [])]
-            cells = [cell for pair in found for cell in pair] or [f"{row['value']:.6g}"]
-            print("\t".join(cells), flush=True)
+            for one in row.get("words", [row]):
+                print("\t".join(cells(one)))
+            print(end="\n" if "words" in row else "", flush=True)
     if json:
         print(dumps({"texts": rows}, ensure_ascii=False))
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """A word, where words are judged, and its classes with their probabilities; or a value."""
+    found = [[one["label"], f"{one['probability']:.4f}"] for one in row.get("top", [])]
+    told = [cell for pair in found for cell in pair] or [f"{row['value']:.6g}"]
+    return [row["word"], *told] if "word" in row else told

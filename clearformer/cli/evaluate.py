@@ -48,7 +48,7 @@ def evaluate(
 ) -> None:
     """Score a model on pairs, text or labelled texts.
 
-    Pairs give BLEU and chrF, text perplexity, labelled texts accuracy and macro F1.
+    Pairs give BLEU and chrF, text perplexity, labelled texts or words accuracy and macro F1.
 
     BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 

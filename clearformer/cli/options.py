@@ -22,7 +22,10 @@ Valid = Annotated[
 ]
 Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Data to test on at the end.")]
 ColumnPair = Annotated[str, typer.Option("--columns", metavar="A,B", help="Two numbers from 0, or names: en,de.")]
-Labels = Annotated[str | None, typer.Option("--labels", metavar="FILE", help="Labelled texts: a .tsv or .jsonl file.")]
+Labels = Annotated[
+    str | None,
+    typer.Option("--labels", metavar="FILE", help="Labelled texts, .tsv or .jsonl; labelled words, .conll or .jsonl."),
+]
 TextColumns = Annotated[
     str | None,
     typer.Option(

@@ -67,6 +67,7 @@ def train(
     clearformer train --text book.txt
     clearformer train --text book.txt --model bert
     clearformer train --labels reviews.tsv
+    clearformer train --labels names.conll
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml

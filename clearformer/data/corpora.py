@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from clearformer.config import Config
-from clearformer.data.labels import Labelled, LabelSource
+from clearformer.data.labels import LabelSource
 from clearformer.data.sentences import Cut
 from clearformer.data.sources import Filter, PairSource
 from clearformer.data.split import place
+from clearformer.data.tags import TagSource
 from clearformer.data.text import TextSource
 
 
@@ -95,17 +96,16 @@ class SentenceCorpora(TextCorpora):
     sentences: Cut = Field("line", description="what one sentence is: a line, or what ends with a mark such as . ! ?")
 
 
-class LabelCorpora(Corpora):
-    """[data] of a classifier."""
+class JudgedCorpora(Corpora):
+    """[data] of what is judged, text by text or word by word."""
 
-    train: LabelSource
-    valid: LabelSource | None = None
-    test: LabelSource | None = None
+    train: Any
+    valid: Any = None
+    test: Any = None
     limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
     max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
-    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
 
-    def read(self, split: str, seed: int = 0) -> list[Labelled]:
+    def read(self, split: str, seed: int = 0) -> list[Any]:
         """The examples of a split: those of its own file, or those held out of the training file by their text.
 
         Examples with the same text, the first of a pair, land on one side. `limit` takes the first ones of a shuffle,
@@ -117,8 +117,25 @@ class LabelCorpora(Corpora):
         test = self.held_out_test if self.test is None else 0.0
         edges = {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}
         start, end = edges[split]
-        found = [example for example in self.source("train").read() if start <= place(example.text) < end]
+        found = [example for example in self.source("train").read() if start <= place(example.texts[0]) < end]
         if split == "train" and self.limit is not None:
             order = np.random.default_rng(seed).permutation(len(found))
             found = [found[i] for i in order[: self.limit]]
         return found
+
+
+class LabelCorpora(JudgedCorpora):
+    """[data] of a classifier of texts."""
+
+    train: LabelSource
+    valid: LabelSource | None = None
+    test: LabelSource | None = None
+    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
+
+
+class TagCorpora(JudgedCorpora):
+    """[data] of a classifier of words."""
+
+    train: TagSource
+    valid: TagSource | None = None
+    test: TagSource | None = None

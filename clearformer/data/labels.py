@@ -39,6 +39,14 @@ class Labelled(NamedTuple):
     pair: str | None
     label: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+    @property
+    def labels(self) -> tuple[str]:
+        return (self.label,)
+
 
 class LabelSource(Config):
     """Where labelled texts lie and how to read them."""
@@ -134,15 +142,15 @@ def number(label: str) -> float:
     return value
 
 
-def number_classes(examples: Sequence[Labelled], classes: Sequence[str], split: str) -> np.ndarray:
+def number_classes(labels: Sequence[str], classes: Sequence[str], split: str) -> np.ndarray:
     """The place of each label among the classes (n,) int64; a label that is no class is an error that names it."""
     place = {label: i for i, label in enumerate(classes)}
-    if strangers := sorted({example.label for example in examples} - place.keys()):
+    if strangers := sorted(set(labels) - place.keys()):
         named = ", ".join(f"`{label}`" for label in strangers[:5]) + (" …" if len(strangers) > 5 else "")
         raise DataError(
             f"{split} has labels that training never sees: {named}", f"the classes are: {', '.join(classes)}"
         )
-    return np.array([place[example.label] for example in examples], "int64")
+    return np.array([place[label] for label in labels], "int64")
 
 
 @dataclass(frozen=True)
@@ -165,10 +173,17 @@ class LabelRows:
     def __len__(self) -> int:
         return len(self.classes)
 
+    def count(self, index: np.ndarray) -> int:
+        """What is judged in these rows."""
+        return len(index)
+
     def batch(self, index: np.ndarray, pad_id: int) -> EncoderBatch:
-        offsets = np.concatenate([[0], np.cumsum(self.tokens.lengths)])
-        tokens, segments = (gather(side.flat, offsets, index) for side in (self.tokens, self.segments))
+        tokens, segments = (self.pick(side.flat, index) for side in (self.tokens, self.segments))
         return pad_rows(tokens, segments, pad_id, self.classes[index])
+
+    def pick(self, flat: np.ndarray, index: np.ndarray) -> Ragged:
+        """Of what lies along the tokens, the part of these rows."""
+        return gather(flat, np.concatenate([[0], np.cumsum(self.tokens.lengths)]), index)
 
     def save(self, path: Path) -> None:
         tensors = {"tokens": self.tokens.flat, "lengths": self.tokens.lengths, "segments": self.segments.flat}

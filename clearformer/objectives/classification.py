@@ -56,3 +56,16 @@ class Classification:
             label_smoothing=self.config.label_smoothing,
         )
         return Loss(total, batch.n_tokens)
+
+
+class TokenClassificationConfig(ClassificationConfig):
+    """[objective]"""
+
+    kind: str = "token-classification"
+
+
+class TokenClassification(Classification):
+    """The same loss; what differs is the data, whose batches have labels."""
+
+    Config = TokenClassificationConfig
+    task = "token-classification"

@@ -5,12 +5,11 @@ p(class | text) = softmax(scores)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, DataError
+from clearformer.reading.reader import Reader
 from clearformer.reading.rows import read_texts
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -24,7 +23,7 @@ class Verdict:
     probability: float
 
 
-class Classifier:
+class Classifier(Reader):
     """`load` makes one from a run folder. Without classes it is a regression, which has values instead of verdicts."""
 
     def __init__(
@@ -36,15 +35,8 @@ class Classifier:
         max_tokens: int | None = None,
         is_pair: bool = False,
     ) -> None:
-        self.model: Any = model
-        self.model.eval()
-        self.tokenizer, self.classes, self.name, self.is_pair = tokenizer, list(classes), name, is_pair
-        config: Any = model.config
-        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        super().__init__(model, tokenizer, name, max_tokens)
+        self.classes, self.is_pair = list(classes), is_pair
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Verdict]]:
         """Every class for each text, or for each text with its pair, the likeliest first."""
@@ -54,8 +46,7 @@ class Classifier:
             )
         if not texts:
             return []
-        told, order = self.scores(texts, pairs).softmax(-1).sort(dim=-1, descending=True, stable=True)  # (N, C)
-        return [[Verdict(self.classes[k], p) for k, p in zip(ks, ps)] for ks, ps in zip(order.tolist(), told.tolist())]
+        return ranked(self.scores(texts, pairs), self.classes)
 
     def values(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
         """What a regression says of each text."""
@@ -71,6 +62,12 @@ class Classifier:
             raise DataError(f"{self.name} judges {judged}", "it was trained on such; a tab divides the texts of a pair")
         texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))  # as files are read
         return read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
+
+
+def ranked(scores: Tensor, classes: Sequence[str]) -> list[list[Verdict]]:
+    """scores (N, C): every class for each of N, the likeliest first."""
+    told, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    return [[Verdict(classes[k], p) for k, p in zip(ks, ps)] for ks, ps in zip(order.tolist(), told.tolist())]
 
 
 def divide(lines: Sequence[str], is_pair: bool) -> tuple[list[str], list[str] | None]:

@@ -4,7 +4,6 @@ e = Σ_t m_t h_t / Σ_t m_t, over real tokens; e / |e| where vectors are compare
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,11 +11,12 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.models.classifier import pool_mean, read
+from clearformer.reading.reader import Reader
 from clearformer.reading.rows import read_texts
 from clearformer.text import Tokenizer
 
 
-class Encoder:
+class Encoder(Reader):
     """`load_encoder` makes one of a run folder or a published model. `unit` makes every vector of length 1."""
 
     def __init__(
@@ -27,15 +27,8 @@ class Encoder:
         max_tokens: int | None = None,
         unit: bool = False,
     ) -> None:
-        self.model: Any = model
-        self.model.eval()
-        self.tokenizer, self.name, self.unit = tokenizer, name, unit
-        config: Any = model.config
-        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        super().__init__(model, tokenizer, name, max_tokens)
+        self.unit = unit
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D) on the CPU, in float32 at least. What is longer than the model reads is cut."""

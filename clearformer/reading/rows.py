@@ -1,6 +1,6 @@
 """Texts through a network that reads them whole: framed, batched by length, and back in the order they came."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -38,11 +38,41 @@ def read_rows(
     compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Tensor:
     """The same of rows that are framed already, in float32 at least. There must be one."""
+    batches = in_batches(tokens, segments, pad_id, device)
+    return in_order((index, compute(batch)) for index, _, batch in batches)
+
+
+@torch.no_grad()
+def read_tokens(
+    compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
+) -> Tensor:
+    """compute(batch) (B, T, …) at every token of such rows: (n, …), as `tokens.flat` has them."""
+    batches = in_batches(tokens, segments, pad_id, device)
+    return in_order((places, real(compute(batch), batch.mask)) for _, places, batch in batches)
+
+
+def in_batches(
+    tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
+) -> Iterator[tuple[np.ndarray, np.ndarray, EncoderBatch]]:
+    """Rows of like length together: their numbers, the places of their tokens in the flat array, and a batch."""
     order = np.argsort(tokens.lengths, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
-    found = []
+    every = np.arange(offsets[-1])
     for index in np.split(order, cut(tokens.lengths[order], BUDGET.get(device.type, BUDGET["cpu"]))):
-        batch = pad_rows(gather(tokens.flat, offsets, index), gather(segments.flat, offsets, index), pad_id)
-        told = compute(batch.to(device))
-        found.append(told.to("cpu", torch.promote_types(told.dtype, torch.float32)))
-    return torch.cat(found)[np.argsort(order)]
+        places = gather(every, offsets, index).flat
+        rows, kinds = (Ragged(side.flat[places], side.lengths[index]) for side in (tokens, segments))
+        yield index, places, pad_rows(rows, kinds, pad_id).to(device)
+
+
+def in_order(found: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
+    """What was computed, each at its number, on the CPU and in float32 at least."""
+    numbers, told = [], []
+    for some, scores in found:
+        numbers.append(some)
+        told.append(scores.to("cpu", torch.promote_types(scores.dtype, torch.float32)))
+    return torch.cat(told)[np.argsort(np.concatenate(numbers))]
+
+
+def real(told: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, T, …) -> (n, …): without what was computed at padding."""
+    return told.flatten(0, 1) if mask is None else told[mask]

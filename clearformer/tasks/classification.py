@@ -1,6 +1,7 @@
 """Labelled texts to a classifier, judged by how often it is right; or to a regression, judged by how near it comes."""
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,11 +13,11 @@ from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.labels import Labelled, LabelRows, number, number_classes
+from clearformer.data.tags import Tagged
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.labels import score_classes, score_values
-from clearformer.loading import load_as
+from clearformer.loading import load
 from clearformer.prepare import CLASSES, is_prepared
-from clearformer.reading.classifier import Classifier
 from clearformer.reading.rows import read_rows
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer, train_tokenizer
@@ -28,17 +29,22 @@ from clearformer.training.precision import autocast
 
 
 class ClassificationTask:
+    form: type[LabelRows] = LabelRows
+
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
+        self.recipe, self.run = self.fitted(recipe), run
+        self.facts: dict[str, Any] = {}
+        self.is_regression = getattr(recipe.data, "regression", False)
+        self.metrics: tuple[str, ...] = ("loss", "pearson") if self.is_regression else ("accuracy", "macro_f1", "loss")
+
+    def fitted(self, recipe: Recipe) -> Recipe:
+        """The recipe with a model that judges what is labelled."""
         if recipe.model.pooling == "none":
             raise ConfigError(
                 'model.pooling = "none" judges every token, but a labelled file says what whole texts are',
-                "choose mean, first, pooler or last",
+                'choose mean, first, pooler or last; or, for labelled words, objective.kind = "token-classification"',
             )
-        self.recipe, self.run = recipe, run
-        self.facts: dict[str, Any] = {}
-        self.metrics: tuple[str, ...] = ("accuracy", "macro_f1", "loss")
-        if recipe.data.regression:
-            self.metrics = ("loss", "pearson")
+        return recipe
 
     def prepare(self, base: Any) -> None:
         """`base` is a model to start from: its tokenizer frames the texts."""
@@ -49,7 +55,7 @@ class ClassificationTask:
         if not train:
             raise DataError("there is nothing to train on", "give more examples, or hold out a smaller share")
         tokenizer = learn_tokenizer(train, recipe) if base is None else base.tokenizer
-        classes = [] if recipe.data.regression else sorted({example.label for example in train})
+        classes = [] if self.is_regression else sorted(set(labels_of(train)))
         if len(classes) == 1:
             raise DataError(
                 f"every training text has the same label, `{classes[0]}`", "check the label's column, or give more text"
@@ -64,7 +70,7 @@ class ClassificationTask:
                 found = train if split == "train" else recipe.data.read(split, seed)
                 if not found:
                     raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-                rows = LabelRows.of(found, answers_of(found, classes, split), tokenizer, length)
+                rows = self.form.of(found, answers_of(found, classes, split), tokenizer, length)
                 rows.save(self.run.data / f"{split}.safetensors")
                 console.print(f"{split}: {len(rows):,} texts of {rows.tokens.lengths.mean():.0f} tokens")
 
@@ -79,7 +85,7 @@ class ClassificationTask:
         return self.recipe
 
     def rows(self, split: str) -> LabelRows:
-        return LabelRows.load(self.run.data / f"{split}.safetensors")
+        return self.form.load(self.run.data / f"{split}.safetensors")
 
     def describe(self, world: World) -> str:
         steps, rows = RowSteps(self.rows("train"), self.recipe, self.tokenizer.pad_id, world), self.rows("train")
@@ -102,10 +108,10 @@ class ClassificationTask:
     def test(self, device: torch.device) -> dict[str, Any]:
         if not (self.run.data / "test.safetensors").exists():
             return {}
-        model = load_as(Classifier, self.run.path, str(device)).model
+        model = load(self.run.path, str(device)).model
         scores = self.measure(model, self.rows("test"), device)
         told = ", ".join(f"{name} {scores[name]:.4f}" for name in self.metrics)
-        console.print(f"test: {told} on {scores['examples']:,} texts")
+        console.print(f"test: {told} on {scores['examples']:,} examples")
         return scores
 
     def measure(self, model: nn.Module, rows: LabelRows, device: torch.device) -> dict[str, Any]:
@@ -117,18 +123,22 @@ def judge(scores: Tensor, answers: Tensor) -> dict[str, Any]:
     return score_values(scores, answers) if answers.is_floating_point() else score_classes(scores, answers)
 
 
-def answers_of(examples: list[Labelled], classes: list[str], split: str) -> np.ndarray:
-    """What is right of each example: the number of its class, or, where there are none, its value (n,)."""
+def labels_of(examples: Sequence[Labelled | Tagged]) -> list[str]:
+    return [label for example in examples for label in example.labels]
+
+
+def answers_of(examples: Sequence[Labelled | Tagged], classes: list[str], split: str) -> np.ndarray:
+    """What is right of each text, or word: the number of its class, or, where there are none, its value (n,)."""
     if classes:
-        return number_classes(examples, classes, split)
-    return np.array([number(example.label) for example in examples], "float32")
+        return number_classes(labels_of(examples), classes, split)
+    return np.array([number(label) for label in labels_of(examples)], "float32")
 
 
-def learn_tokenizer(examples: list[Labelled], recipe: Recipe) -> Tokenizer:
+def learn_tokenizer(examples: Sequence[Labelled | Tagged], recipe: Recipe) -> Tokenizer:
     """From the training texts, or the file that the recipe names."""
     if recipe.text.file is not None:
         return Tokenizer.load(recipe.text.file)
-    return train_tokenizer((text for example in examples for text in example[:2] if text is not None), recipe.text)
+    return train_tokenizer((text for example in examples for text in example.texts), recipe.text)
 
 
 class RowSteps:
@@ -145,4 +155,6 @@ class RowSteps:
 
     def load(self, epoch: int, position: int, world: World) -> tuple[list[EncoderBatch], int]:
         group = self.plan(epoch)[position]
-        return [self.rows.batch(rows, self.pad_id) for rows in world.share(group)], sum(map(len, group))
+        return [self.rows.batch(rows, self.pad_id) for rows in world.share(group)], max(
+            1, sum(map(self.rows.count, group))
+        )

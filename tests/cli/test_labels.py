@@ -151,3 +151,28 @@ def test_classes_that_are_not_the_models_own(cli, critic: Path, tmp_path: Path) 
     assert "classes.json is not the one this model was trained with" in cli("classify", "-m", mine, "x").err
     (mine / "classes.json").unlink()
     assert "classes.json cannot be read" in cli("classify", "-m", mine, "x").err
+
+
+def test_words_are_classified_line_by_line(cli, tmp_path: Path) -> None:
+    draw, path = Random(7), tmp_path / "words.conll"
+    rows = [[*draw.choices(WORDS, k=draw.randint(1, 4)), draw.choice(("Ada", "Ben"))] for _ in range(200)]
+    path.write_text("".join("".join(f"{w} {'NAME' if w[0] in 'AB' else 'O'}\n" for w in row) + "\n" for row in rows))
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    shown = cli("train", "--labels", path, "--out", tmp_path / "run", "--device", "cpu", *settings)
+    assert (shown.code, shown.out) == (0, f"{tmp_path / 'run'}\n")
+    lines = cli("classify", "-m", tmp_path / "run", "the film Ada", "Ben").out.split("\n")
+    assert [line.split("\t")[:2] for line in lines] == [
+        ["the", "O"], ["film", "O"], ["Ada", "NAME"], [""], ["Ben", "NAME"], [""], [""],
+    ]  # fmt: skip
+    told = json.loads(cli("classify", "-m", tmp_path / "run", "--top", 2, "--json", "the Ada").out)["texts"]
+    assert told == clearformer.classify(tmp_path / "run", ["the Ada"], top=2)
+    assert [(one["word"], one["label"], len(one["top"])) for one in told[0]["words"]] == [
+        ("the", "O", 2), ("Ada", "NAME", 2),
+    ]  # fmt: skip
+    out = cli("evaluate", "-m", tmp_path / "run", "--labels", path, "--device", "cpu").out.splitlines()
+    assert out[0].startswith("accuracy 0.9") or out[0] == "accuracy 1.0000"
+    assert out[-2:] == ["200 sentences", f"{sum(map(len, rows))} examples"]
+    (tmp_path / "ragged.conll").write_text("the O\nfilm X O\n")
+    code, _, err = cli("train", "--labels", tmp_path / "ragged.conll", "--out", tmp_path / "no")
+    assert code == 1
+    assert "ragged.conll:2: 3 columns where the lines before have 2\nhint: " in err

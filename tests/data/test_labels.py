@@ -79,9 +79,9 @@ def test_what_cannot_be_read_is_said(write) -> None:
 
 
 def test_labels_become_their_places_and_strangers_are_named() -> None:
-    assert number_classes(ROWS, ["bad", "good"], "valid").tolist() == [1, 0]
+    assert number_classes(["good", "bad"], ["bad", "good"], "valid").tolist() == [1, 0]
     with pytest.raises(DataError, match="valid has labels that training never sees: `good`") as caught:
-        number_classes(ROWS, ["bad", "fair"], "valid")
+        number_classes(["good", "bad"], ["bad", "fair"], "valid")
     assert caught.value.hint == "the classes are: bad, fair"
 
 

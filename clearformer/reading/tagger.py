@@ -1,0 +1,45 @@
+"""Sentences in, a label for each of their words out.
+
+p(class | word, sentence) = softmax(scores at the word's first piece)
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+from torch import Tensor, nn
+
+from clearformer.data.store import Ragged
+from clearformer.data.tags import lay_words
+from clearformer.reading.classifier import Verdict, ranked
+from clearformer.reading.reader import Reader
+from clearformer.reading.rows import read_tokens
+from clearformer.text import Tokenizer
+
+
+class Tagger(Reader):
+    """`load` makes one from the run folder of a training on labelled words."""
+
+    is_pair = False
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        classes: Sequence[str],
+        name: str = "model",
+        max_tokens: int | None = None,
+    ) -> None:
+        super().__init__(model, tokenizer, name, max_tokens)
+        self.classes = list(classes)
+
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Verdict]]]:
+        """Every class for each word of each sentence, the likeliest first."""
+        found = ranked(self.scores(sentences), self.classes) if any(sentences) else []
+        return [found[start:end] for start, end in pairwise(accumulate(map(len, sentences), initial=0))]
+
+    def scores(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """What the head says of each word, one sentence after another: (words, C) on the CPU."""
+        tokens, places = lay_words([words for words in sentences if words], self.tokenizer, self.max_tokens)
+        segments = Ragged(np.zeros_like(tokens.flat), tokens.lengths)
+        return read_tokens(self.model, tokens, segments, self.tokenizer.pad_id, self.device)[places]
