@@ -193,11 +193,13 @@ def plan_finetune(
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)
-    kept = ("text", "model", "decode", "evaluate", "objective", "origin")
+    kept = ["text", "model", "decode", "evaluate", "origin"]
+    data: dict[str, Any] = {"filter": {"max_tokens": min(256, getattr(old.model, "max_length", 257) - 1)}}
+    if task_of("objective", old.objective.kind) == "translation":  # else it was pretrained on text
+        kept.append("objective")
+        data |= {} if old.data is None else {key: old.tables()["data"][key] for key in ("filter", "prefix")}
     table: dict[str, Any] = {name: value for name, value in old.tables().items() if name in kept}
-    table["data"] = {split: dict(source) for split, source in sources.items()}
-    if old.data is not None:
-        table["data"]["filter"] = old.tables()["data"]["filter"]
+    table["data"] = {split: dict(source) for split, source in sources.items()} | data
     n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
     rate = old.optim.lr / 10 if method == "full" else rate_for(method, old.model.d_model)
     tokens = min(old.train.tokens, 4096)

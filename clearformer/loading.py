@@ -265,7 +265,8 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         )
     ready, tokenizers, decode = pack(opened.network), opened.tokenizers, opened.recipe.decode
     if kind == "translation":
-        return Translator(ready, tokenizers[0], tokenizers[1], decode, opened.name)
+        prefix = getattr(opened.recipe.data, "prefix", "")
+        return Translator(ready, tokenizers[0], tokenizers[1], decode, opened.name, prefix)
     ways = habits(opened.recipe, tokenizers[0])
     return LanguageModel(ready, tokenizers[0], decode, opened.name, template=opened.template, **ways)
 

@@ -17,7 +17,7 @@ import numpy as np
 from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.data.batch import Batch
 from clearformer.data.collate import TokenBatches, pad_batch
-from clearformer.data.sources import Example, Tally, read_pairs
+from clearformer.data.sources import Example, Tally, posed, read_pairs
 from clearformer.data.split import place
 from clearformer.data.store import PairStore, StoreWriter
 from clearformer.errors import DataError
@@ -129,7 +129,11 @@ def learn_tokenizers(recipe: Recipe, shares: Shares) -> tuple[Tokenizer, Tokeniz
     """One tokenizer for both languages, or one each; or the file that the recipe names."""
 
     def lines(sides: tuple[int, ...]) -> Iterator[str]:
-        return (example[side] for example in examples(recipe, "train", shares, Tally()) for side in sides)
+        return (
+            example.target if side else posed(example.source, recipe.data.prefix)
+            for example in examples(recipe, "train", shares, Tally())
+            for side in sides
+        )
 
     if recipe.text.file is not None:
         given = Tokenizer.load(recipe.text.file)
@@ -150,7 +154,8 @@ def encode_split(
     size = max(source.vocab_size, target.vocab_size)
     with StoreWriter(run.data / f"{split}.safetensors", size, {"tokenizer": target.fingerprint()}) as writer:
         while chunk := list(islice(pairs, CHUNK)):
-            ids = source.encode([pair.source for pair in chunk]), target.encode([pair.target for pair in chunk])
+            sources = [posed(pair.source, recipe.data.prefix) for pair in chunk]
+            ids = source.encode(sources), target.encode([pair.target for pair in chunk])
             writer.add(*recipe.data.filter.fit(*ids, tally))
             if split == "valid":
                 text += chunk

@@ -45,6 +45,7 @@ class PairCorpora(Corpora):
     train: PairSource
     valid: PairSource | None = None
     test: PairSource | None = None
+    prefix: str = Field("", description="the task's name, put before every source: translate English to German:")
     filter: Filter = Filter()
 
     def share(self, n_pairs: int) -> float:

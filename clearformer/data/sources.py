@@ -70,6 +70,11 @@ def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Gen
     raise DataError(f"{path}: a file that ends in `{kind}` is of no known kind", "use .tsv, .txt, .jsonl or two files")
 
 
+def posed(source: str, prefix: str) -> str:
+    """A source with its task's name before it, as a T5 of several tasks reads it; a blank one stays blank."""
+    return f"{prefix.strip()} {source}" if prefix and source.strip() else source
+
+
 def read_aligned(source: Path, target: Path) -> Generator[Example]:
     """Line i of one file with line i of the other. Both must end together, else some line above may be misaligned."""
     with closing(read_lines(source)) as sources, closing(read_lines(target)) as targets:

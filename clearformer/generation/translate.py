@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch, pad_source
+from clearformer.data.sources import posed
 from clearformer.data.store import Ragged
 from clearformer.errors import ConfigError, DataError
 from clearformer.generation.beam import beam_search
@@ -50,7 +51,7 @@ class Alignment:
 
 
 class Translator:
-    """`load` makes one from a run folder."""
+    """`load` makes one from a run folder. `prefix` names the task before every source, as the training did."""
 
     def __init__(
         self,
@@ -59,10 +60,11 @@ class Translator:
         target_tokenizer: Tokenizer,
         decode: DecodeConfig | None = None,
         name: str = "model",
+        prefix: str = "",
     ) -> None:
         self.model: Any = model.eval()
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
-        self.decode, self.name = decode or DecodeConfig(), name
+        self.decode, self.name, self.prefix = decode or DecodeConfig(), name, prefix
 
     @property
     def device(self) -> torch.device:
@@ -100,7 +102,7 @@ class Translator:
         if decode.temperature == 0 and n > decode.beam:
             decode = decode.changed(beam=n)
         tokens = tokens or (65536 if self.device.type == "cuda" else 4096)
-        ids = self.encode(self.source_tokenizer, texts)
+        ids = self.encode_sources(texts)
         results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
             numbers = [first + row for row in rows]
@@ -136,7 +138,7 @@ class Translator:
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """log p(target | source) of each given pair, natural log, by forced decoding."""
-        left, right = self.encode(self.source_tokenizer, sources), self.encode(self.target_tokenizer, targets)
+        left, right = self.encode_sources(sources), self.encode(self.target_tokenizer, targets)
         if len(left) != len(right):
             counts = f"there are {len(left)} and {len(right)}"
             raise DataError(f"sources and targets come in pairs, but {counts}", "give one target for each source")
@@ -151,7 +153,7 @@ class Translator:
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
         """The cross-attention of every layer and head while `target` is decoded from `source`."""
-        pair = (self.encode(self.source_tokenizer, [source])[0], self.encode(self.target_tokenizer, [target])[0])
+        pair = self.encode_sources([source])[0], self.encode(self.target_tokenizer, [target])[0]
         decoder = getattr(self.model, "decoder", nn.Module())
         every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
         if not every:
@@ -186,6 +188,10 @@ class Translator:
         likeness[list(excluded)] = -2.0  # below any cosine
         best = likeness.topk(min(n, len(likeness) - len(excluded)))
         return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        refuse_string(texts)
+        return self.encode(self.source_tokenizer, [posed(text, self.prefix) for text in texts])
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, cut to what the model's positions can hold beside EOS or BOS; a cut is warned of."""

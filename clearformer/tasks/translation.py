@@ -67,7 +67,8 @@ class TranslationTask:
         def validate(model: nn.Module, step: int) -> dict[str, float]:
             with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
                 loss = tell_loss(plain, model, (corpus.batch(corpus.valid, rows) for rows in batches), device)
-                translator = Translator(model, corpus.source_tokenizer, corpus.target_tokenizer, recipe.decode)
+                sides = corpus.source_tokenizer, corpus.target_tokenizer
+                translator = Translator(model, *sides, recipe.decode, prefix=recipe.data.prefix)
                 beam = recipe.evaluate.validation_beam
                 scores = evaluate(translator, [p.source for p in text], references, recipe.evaluate, beam=beam)
             pick = step // max(1, recipe.train.validate_every) % len(text)

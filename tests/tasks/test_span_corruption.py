@@ -1,6 +1,7 @@
 """Text, and pairs with a prefix, to a T5, through the launch of a real training."""
 
 import json
+from itertools import pairwise
 from math import log
 from pathlib import Path
 from random import Random
@@ -11,12 +12,13 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
+from clearformer import auto, launch
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.batch import IGNORE, Batch
 from clearformer.errors import DataError
 from clearformer.generation.translate import Translator
 from clearformer.loading import load
+from clearformer.prepare import prepare
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.tasks.span_corruption import SpanCorruptionTask, SpanRows, sentinels
@@ -146,6 +148,31 @@ def test_text_to_text_with_prefixes_trains_from_the_command_and_answers(tmp_path
     model = load(tmp_path / "run")
     assert model.start_id == model.target_tokenizer.pad_id
     assert model.translate(["repeat: two four", "reverse: two four"]) == ["two four", "four two"]
+
+
+def test_a_pretrained_t5_learns_a_task_that_the_recipe_names(counting: Path, tmp_path: Path) -> None:
+    """The same name stands before every source: those of training, of validation and of whoever asks."""
+    launch.train(recipe(counting), tmp_path / "base", device="cpu")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(ROUND)) * 13)
+    settings = ["data.prefix=eleven ten", "optim.lr=0.01", "train.steps=80", "train.validate_every=80", "train.ema=0.9"]
+    report = clearformer.finetune(
+        tmp_path / "base", pairs, valid=pairs, out=tmp_path / "run", settings=settings, device="cpu"
+    )
+    assert report["valid"]["chrf"] > 90
+    model, saved = load(tmp_path / "run"), Recipe.read(tmp_path / "run" / "recipe.toml")
+    assert (saved.objective.kind, saved.data.filter.max_tokens) == ("translation", 22)
+    first = model.source_tokenizer.encode(["eleven ten"])[0]
+    corpus = prepare(saved, RunFolder(tmp_path / "run"))
+    assert corpus.train.rows(np.arange(3))[0].flat[:2].tolist() == first
+    assert model.translate(["two", ""]) == ["three", ""]
+    asked = model.score(["two"], ["three"])
+    assert model.align("two", "three").source[:2] == model.source_tokenizer.pieces(first)
+    model.prefix = ""
+    assert model.score(["eleven ten two"], ["three"]) == asked
+    assert model.score(["two"], ["three"]) != asked
+    again = auto.plan_finetune(tmp_path / "run", {"train": {"path": pairs}}, [])
+    assert again.data.prefix == "eleven ten"
 
 
 def test_sentinels_are_found_in_order() -> None:
