@@ -41,7 +41,8 @@ def train(folder: Path, arguments: list[str], seed: int) -> Path:
 
 def row(report: Path, seed: int) -> dict:
     found = json.loads(report.read_text())
-    kept = {name: found[name] for name in ("best_step", "steps", "seconds", "tokens_per_second", "parameters")}
+    wanted = ("best_step", "steps", "seconds", "tokens_per_second", "examples_per_second", "parameters")
+    kept = {name: found[name] for name in wanted if name in found}
     valid = {name: round(value, 4) for name, value in found["valid"].items()}
     judged = found.get("test", found["valid"])  # of a text without a test part, what validation says
     scores = {name: round(value, 4) for name, value in judged.items() if isinstance(value, float)}
@@ -55,9 +56,10 @@ def reached(run: RunFolder, metric: str, goal: float) -> dict:
     valid = [row for row in rows if row["kind"] == "valid" and sign * row[metric] >= sign * goal]
     if not valid:
         return {"reached": None}
-    speed = median(row["tokens_per_s"] for row in rows if row["kind"] == "train")
+    unit = "tokens" if "tokens" in report else "examples"
+    speed = median(row[f"{unit}_per_s"] for row in rows if row["kind"] == "train")
     step = valid[0]["step"]
-    return {"reached": {"step": step, "seconds": round(step * report["tokens"] / report["steps"] / speed, 1)}}
+    return {"reached": {"step": step, "seconds": round(step * report[unit] / report["steps"] / speed, 1)}}
 
 
 def main() -> None:

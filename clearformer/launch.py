@@ -104,10 +104,8 @@ def set_up(
     config = recipe.train.changed(metric=recipe.train.metric or task.metrics[0])
     optimizer, validate = recipe.optim.build(model), task.validation(device)
     own = part if recipe.tuning is not None and recipe.tuning.is_partial else None
-    return (
-        Trainer(model, objective, optimizer, recipe.schedule, config, run, device, world, validate, task.facts, own),
-        task,
-    )
+    parts = (model, objective, optimizer, recipe.schedule, config, run, device, world)
+    return Trainer(*parts, validate, task.facts, own, task.unit), task
 
 
 def open_start(recipe: Recipe, run: RunFolder, start: Path | None) -> Opened | None:
@@ -140,9 +138,9 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
         "valid": progress.scores,
         "best_step": progress.best_step,
         "steps": progress.step,
-        "tokens": progress.tokens,
+        task.unit: progress.tokens,
         "seconds": round(progress.seconds, 1),
-        "tokens_per_second": round(progress.tokens / progress.seconds),
+        f"{task.unit}_per_second": round(progress.tokens / progress.seconds),
         "seed": task.recipe.train.seed,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "trainable": sum(p.numel() for p in trainer.parameters),

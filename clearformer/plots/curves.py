@@ -32,6 +32,7 @@ PANELS = {
     "Learning rate": (Line("train", "lr"),),
     "Gradient norm": (Line("train", "grad_norm"),),
     "Tokens per second": (Line("train", "tokens_per_s"),),
+    "Examples per second": (Line("train", "examples_per_s"),),
 }
 
 

@@ -27,6 +27,8 @@ from clearformer.training.loop import Validate
 class Task(Protocol):
     metrics: tuple[str, ...]
     """What `validation` gives; the first decides which weights are best, unless the recipe names another."""
+    unit: str
+    """What a loss is a mean over, and what speed is told in: "tokens" that are predicted, or "examples" judged."""
     facts: dict[str, Any]
     """What travels with the weights, for whoever loads them. Known once the task is open, as `recipe` is."""
     recipe: Recipe

@@ -32,6 +32,7 @@ SHOWN = 60  # tokens of a sample, at each validation
 
 class CausalLMTask:
     metrics = ("loss", "perplexity")
+    unit = "tokens"
     cut: type[Windows] = Windows
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:

@@ -29,6 +29,7 @@ from clearformer.training.precision import autocast
 
 
 class ClassificationTask:
+    unit = "examples"
     form: type[LabelRows] = LabelRows
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:

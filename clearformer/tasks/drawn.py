@@ -40,6 +40,8 @@ class Rows(Protocol):
 class DrawnTask(ABC):
     """What the tasks of this kind have in common. Each says how it stores text, what rows it has, how it is judged."""
 
+    unit = "tokens"
+
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
         self.recipe, self.run = recipe, run
         self.facts: dict[str, Any] = {}

@@ -26,6 +26,7 @@ from clearformer.training.precision import autocast
 
 class SentenceScoreTask(DrawnTask):
     metrics = ("loss", "accuracy")
+    unit = "examples"
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
         super().__init__(recipe, run)

@@ -27,6 +27,7 @@ Item = TypeVar("Item")
 
 class TranslationTask:
     metrics = ("bleu", "chrf", "loss")
+    unit = "tokens"
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
         self.recipe, self.run = recipe, run

@@ -109,10 +109,14 @@ def tensorboard_writer(folder: Path, start: int) -> Any:
 
 
 class Meter:
-    """Mean loss and gradient norm, and speed, since the last reading. The device is waited for only when it stops."""
+    """Mean loss and gradient norm, and speed, since the last reading. The device is waited for only when it stops.
 
-    def __init__(self, device: torch.device) -> None:
+    `unit` is what the tokens are called, where examples are counted instead.
+    """
+
+    def __init__(self, device: torch.device, unit: str = "tokens") -> None:
         self.sums = torch.zeros(2, device=device)  # of the loss over tokens, of the gradient's norm over steps
+        self.unit = unit
         self.clear()
         self.start()
 
@@ -142,7 +146,7 @@ class Meter:
     def read(self) -> dict[str, float]:
         loss, norm = self.sums.tolist()
         speed = self.tokens / self.seconds
-        values = {"loss": loss / self.tokens, "grad_norm": norm / self.steps, "tokens_per_s": speed}
+        values = {"loss": loss / self.tokens, "grad_norm": norm / self.steps, f"{self.unit}_per_s": speed}
         self.clear()
         return values
 

@@ -81,7 +81,7 @@ class Trainer:
     """One model in training. `validate` scores a model; without it, the last weights are the ones to use.
 
     `facts` travel with the weights, for whoever loads them. `part` names the tensors that are saved, where a base has
-    the others; all of them if not given.
+    the others; all of them if not given. `unit` is what a batch counts.
     """
 
     def __init__(
@@ -97,13 +97,14 @@ class Trainer:
         validate: Validate | None = None,
         facts: Mapping[str, Any] | None = None,
         part: Collection[str] | None = None,
+        unit: str = "tokens",
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.facts, self.part = facts or {}, part
         self.average = Average(model, config.ema) if config.ema else None
-        self.meter = Meter(device)
+        self.meter = Meter(device, unit)
         self.progress = Progress()
 
     def train(self, steps: Steps) -> Progress:
@@ -187,7 +188,8 @@ class Trainer:
         at = self.progress
         values = {**self.meter.read(), "lr": self.rate(at.step), "epoch": at.epoch}
         journal.log(at.step, "train", values)
-        note = f"loss {values['loss']:.3f}  {values['tokens_per_s']:,.0f} tok/s  "
+        unit = self.meter.unit
+        note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
         best = f"  best {self.metric} {at.scores[self.metric]:.2f}" if at.scores else ""
         journal.progress(at.step, note + best)

@@ -18,8 +18,10 @@ from clearformer.loading import load, load_as, open_model
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.reading.classifier import Classifier
 from clearformer.recipe import Recipe
+from clearformer.tasks import begin
 from clearformer.text import Tokenizer
 from clearformer.training.distributed import World
+from clearformer.training.journal import read_metrics
 
 from .conftest import save_model, sentences
 
@@ -177,6 +179,21 @@ def test_from_scratch_without_configuration(reviews: Path, tmp_path: Path) -> No
     assert set(report["valid"]) == {"accuracy", "macro_f1", "loss"}
     assert json.loads((tmp_path / "run" / "classes.json").read_text()) == ["bad", "good"]
     assert report["trainable"] == report["parameters"]
+
+
+def test_what_is_counted_are_texts(runs: dict[str, Path]) -> None:
+    report = json.loads((runs["full"] / "report.json").read_text())
+    task = begin(Recipe.read(runs["full"] / "recipe.toml"), RunFolder(runs["full"]))
+    task.open()
+    steps = task.steps(World())
+    places = [(epoch, position) for epoch in range(report["steps"]) for position in range(steps.count(epoch))]
+    seen = [steps.load(*place, World())[0] for place in places[: report["steps"]]]
+    assert report["examples"] == sum(len(batch) for batches in seen for batch in batches)
+    assert report["examples_per_second"] > 0
+    assert not {"tokens", "tokens_per_second"} & report.keys()
+    lines = read_metrics(runs["full"] / "metrics.jsonl")
+    assert all("examples_per_s" in line for line in lines if line["kind"] == "train")
+    assert not any("tokens_per_s" in line for line in lines)
 
 
 def test_pairs_are_judged_together(tiny_bert: Path, tmp_path: Path) -> None:
