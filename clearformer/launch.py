@@ -10,7 +10,7 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
-from clearformer.loading import Opened, build_model, fill, open_base, open_model, shaped
+from clearformer.loading import Opened, build_model, fill, located, open_base, open_model, shaped
 from clearformer.memory import keep_freed_memory
 from clearformer.prepare import TOKENIZERS, discard
 from clearformer.recipe import Recipe
@@ -84,7 +84,7 @@ def set_up(
 ) -> tuple[Trainer, Task]:
     """Everything a training needs, built in the order that makes it repeatable."""
     base = open_start(recipe, run, start)
-    task = begin(recipe if base is None else shaped(recipe, base), run)
+    task = begin(recipe if base is None else shaped(recipe, base, run.path), run)
     if world.is_first:
         task.prepare(base)
     world.barrier()
@@ -114,7 +114,7 @@ def open_start(recipe: Recipe, run: RunFolder, start: Path | None) -> Opened | N
         return None if start is None else open_model(start)
     if recipe.tuning.base is None or (run.last.exists() and not recipe.tuning.is_partial):
         return None
-    return open_base(recipe.tuning)
+    return open_base(located(recipe.tuning, run.path))
 
 
 def announce(task: Task, model: nn.Module, device: torch.device, world: World) -> None:

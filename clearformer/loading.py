@@ -8,6 +8,7 @@ A model that was tuned in part is its base, opened likewise, and what was learnt
 """
 
 import json
+import os
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -125,10 +126,30 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Opened:
     if recipe.tuning is None or not recipe.tuning.is_partial:
         load_weights(network, weights, where)
     else:  # the base, and what was learnt on it
-        fill(network, open_base(recipe.tuning))
-        load_weights(network, weights, where, tune(network, recipe.tuning))
-        settle(network, recipe.tuning)
+        tuning = located(recipe.tuning, path)
+        recipe = replace(recipe, tuning=tuning)
+        fill(network, open_base(tuning))
+        load_weights(network, weights, where, tune(network, tuning))
+        settle(network, tuning)
     return Opened(path.name, recipe, network.to(pick_device(device)), tokenizers, read_template(path))
+
+
+def located(tuning: TuningConfig, run: Path) -> TuningConfig:
+    """The same with the base where it is found: from the run folder, or else from where the command runs."""
+    beside = run / str(tuning.base)
+    return tuning.changed(base=str(beside.resolve())) if beside.exists() else tuning
+
+
+def seen_from(run: Path, base: Path) -> str:
+    """How a run names its base: by the way from itself, so that both can move together.
+
+    A bundled model keeps its name, and what has no folder in common with the run its whole path.
+    """
+    base, run = base.resolve(), run.resolve()
+    if base in (path.resolve() for path in bundled().values()):
+        return base.name
+    is_near = len(Path(os.path.commonpath([base, run])).parts) > 1
+    return os.path.relpath(base, run) if is_near else str(base)
 
 
 def open_base(tuning: TuningConfig) -> Opened:
@@ -148,17 +169,15 @@ def open_base(tuning: TuningConfig) -> Opened:
     return base
 
 
-def shaped(recipe: Recipe, base: Opened) -> Recipe:
+def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
     """The recipe with the sizes of the model that it goes on from, and the mark of that model's weights."""
     if recipe.model.kind == "classifier":
         own = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
         kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
         recipe = recipe.with_model(base=kept)
     if recipe.tuning is not None:
-        mark, where = (
-            recipe.tuning.fingerprint or fingerprint(base.network),
-            str(find(str(recipe.tuning.base)).resolve()),
-        )
+        mark = recipe.tuning.fingerprint or fingerprint(base.network)
+        where = seen_from(run, find(str(located(recipe.tuning, run).base)))
         tuning = recipe.tuning.changed(fingerprint=mark, base=where)
         recipe = replace(recipe, tuning=tuning, origin=base.recipe.origin)
     return recipe

@@ -49,7 +49,7 @@ def finetune(
 
     A translator learns from other pairs; a classifier is made from labelled texts, on a BERT, a GPT or another
     classifier. It keeps its vocabulary. With lora, prefix and head only what learns is saved, and MODEL must stay
-    where it is. The run folder is printed at the end.
+    where it is, or move along with the run. The run folder is printed at the end.
 
     \b
     clearformer finetune --model runs/m30k --pairs more.tsv

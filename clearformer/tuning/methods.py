@@ -36,7 +36,9 @@ class TuningConfig(Config):
     """[tuning]"""
 
     method: Method = "full"
-    base: str | None = Field(None, description="the model that it starts from: a run folder, or a published one")
+    base: str | None = Field(
+        None, description="the model that it starts from: a run folder, or a published one, as seen from the run"
+    )
     fingerprint: str | None = Field(None, description="of the base's weights, so that no other is taken for it")
     lora: LoraConfig = LoraConfig()
     prefix: PrefixConfig = PrefixConfig()

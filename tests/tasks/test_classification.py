@@ -14,7 +14,7 @@ from clearformer import auto_labels, launch, verbs
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
-from clearformer.loading import load, load_as, open_model
+from clearformer.loading import find, load, load_as, open_model, seen_from
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.reading.classifier import Classifier
 from clearformer.recipe import Recipe
@@ -127,7 +127,7 @@ def test_a_cut_training_goes_on_bit_for_bit(method: str, tiny_bert: Path, review
 def test_another_base_is_refused(runs: dict[str, Path], tiny_bert: Path, tmp_path: Path) -> None:
     mine, base = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (runs["lora"], tiny_bert))
     recipe = mine / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace(str(tiny_bert.resolve()), str(base)))
+    recipe.write_text(recipe.read_text().replace(str(Recipe.read(recipe).tuning.base), str(base)))
     texts = ["the fine film", "a long and old story"]
     assert load(mine).scores(texts).equal(load(runs["lora"]).scores(texts))  # the same weights elsewhere
     weights, facts = load_tensors(base / "model.safetensors")
@@ -139,6 +139,36 @@ def test_another_base_is_refused(runs: dict[str, Path], tiny_bert: Path, tmp_pat
     with pytest.raises(CheckpointError, match="the model that this one builds on cannot be opened") as caught:
         load(mine)
     assert "[tuning]" in str(caught.value.hint)
+
+
+@every_partial
+def test_a_run_and_its_base_may_move_together(
+    method: str, tiny_bert: Path, reviews: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Wherever the command runs; and a training that was cut off goes on there."""
+    here, there = tmp_path / "here", tmp_path / "elsewhere" / "there"
+    shutil.copytree(tiny_bert, here / "models" / "bert")
+    monkeypatch.chdir(here)
+    verbs.finetune(
+        "models/bert", labels=reviews, method=method, out="runs/mine", settings=settings(method, 4), device="cpu"
+    )
+    assert Recipe.read(here / "runs" / "mine" / "recipe.toml").tuning.base == "../../models/bert"
+    expected = load("runs/mine").scores(["the fine film"])
+    there.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
+    here.rename(there)
+    assert load(there / "runs" / "mine").scores(["the fine film"]).equal(expected)
+    clearformer.train(resume=True, out=there / "runs" / "mine", settings=["train.steps=6"], device="cpu")
+    assert Recipe.read(there / "runs" / "mine" / "recipe.toml").tuning.base == "../../models/bert"
+    (there / "models").rename(tmp_path / "lost")
+    with pytest.raises(CheckpointError, match=r"cannot be opened: there is no model `\.\./\.\./models/bert`"):
+        load(there / "runs" / "mine")
+
+
+def test_how_a_run_names_its_base() -> None:
+    assert seen_from(Path("/a/runs/x"), Path("/a/models/b")) == "../../models/b"
+    assert seen_from(Path("/a/runs/x"), Path("/models/b")) == "/models/b"
+    assert seen_from(Path("/a/runs/x"), find("en-fr-small")) == "en-fr-small"
 
 
 def test_everything_tuned_needs_no_base(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -305,7 +335,7 @@ def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, 
 def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Path, tmp_path: Path) -> None:
     mine, base = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (runs["lora"], tiny_bert))
     recipe = mine / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace(str(tiny_bert.resolve()), str(base)))
+    recipe.write_text(recipe.read_text().replace(str(Recipe.read(recipe).tuning.base), str(base)))
     texts = ["a good film", "a bad film"]
     expected = load(mine).scores(texts)
     report = merge(mine, tmp_path / "merged")
