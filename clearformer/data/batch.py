@@ -93,6 +93,7 @@ class EncoderBatch(Tensors):
     segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP; None: all 0
     labels    (B, T) int64 or None  the token that belongs at each position that is asked for, IGNORE elsewhere
     classes   (B,) int64 or float   each row's class, or its value in a regression; None where rows are not judged
+    asked     (n,) int64 or None    where labels are not IGNORE, of B · T places; found on the host, as n_tokens is
     n_tokens  int                   labels that are not IGNORE; B where there are no labels
     """
 
@@ -101,10 +102,13 @@ class EncoderBatch(Tensors):
     segments: Tensor | None = None
     labels: Tensor | None = None
     classes: Tensor | None = None
+    asked: Tensor | None = None
     n_tokens: int = -1  # counted when left out
 
     def __post_init__(self) -> None:
         self._count(self.labels)
+        if self.labels is not None and self.asked is None:
+            object.__setattr__(self, "asked", (self.labels.flatten() != IGNORE).nonzero()[:, 0])
 
 
 def blank(task: str, n_rows: int, length: int) -> Tensors:
@@ -117,7 +121,7 @@ def blank(task: str, n_rows: int, length: int) -> Tensors:
         case "causal-lm":
             return TextBatch(tokens, tokens, n_tokens=n)
         case "masked-lm":
-            return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], n)
+            return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], torch.arange(n), n)
         case "classification":
             return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
     raise ValueError(f"no batch is known for the task `{task}`")

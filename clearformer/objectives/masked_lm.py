@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearformer.data.batch import IGNORE, EncoderBatch
+from clearformer.data.batch import EncoderBatch
 from clearformer.data.masking import MaskingConfig
 from clearformer.objectives.cross_entropy import Loss
 
@@ -41,15 +41,24 @@ class MaskedLM:
 
     def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
         hidden = model.hidden(batch)  # type: ignore[operator]
-        total, n = hidden.new_zeros(()), torch.tensor(hidden.size(0), device=hidden.device)
+        total, n = hidden.new_zeros(()), len(batch)
         if batch.labels is not None:
-            asked = batch.labels != IGNORE  # (B, T)
-            n = asked.sum()  # not batch.n_tokens, which a compiled objective is not told
-            total = cross_entropy(model.head(hidden[asked]), batch.labels[asked], "sum")  # type: ignore[operator]
+            vectors, labels = asked_for(hidden, batch)
+            n = len(labels)  # not batch.n_tokens, which a compiled objective is not told
+            total = cross_entropy(model.head(vectors), labels, "sum")  # type: ignore[operator]
         if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
             scores = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
             total = total + n * cross_entropy(scores, batch.classes, "mean")
         return Loss(total, batch.n_tokens)
+
+
+def asked_for(hidden: Tensor, batch: EncoderBatch) -> tuple[Tensor, Tensor]:
+    """hidden (B, T, D) -> (n, D) where something is asked, and what belongs there (n,).
+
+    By an index whose length the host knows: to learn how many places a mask has, it would wait for the device.
+    """
+    assert batch.labels is not None
+    return hidden.flatten(0, 1)[batch.asked], batch.labels.flatten()[batch.asked]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:

@@ -18,7 +18,7 @@ from clearformer.data.sentences import Sentences, store_sentences
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
 from clearformer.loading import build_model
-from clearformer.objectives.masked_lm import cross_entropy
+from clearformer.objectives.masked_lm import asked_for, cross_entropy
 from clearformer.recipe import Recipe
 from clearformer.tasks.drawn import DrawnTask
 from clearformer.text import Tokenizer
@@ -115,9 +115,9 @@ def measure(model: Any, batches: Iterable[Tensors], device: torch.device) -> dic
     for batch in batches:
         assert isinstance(batch, EncoderBatch)
         batch = batch.to(device)
-        assert batch.labels is not None
-        hidden, asked = model.hidden(batch), batch.labels != IGNORE
-        logits, labels = model.head(hidden[asked]), batch.labels[asked]
+        hidden = model.hidden(batch)
+        vectors, labels = asked_for(hidden, batch)
+        logits = model.head(vectors)
         loss += float(cross_entropy(logits, labels, "sum"))
         right += int((logits.argmax(-1) == labels).sum())
         n_words += batch.n_tokens

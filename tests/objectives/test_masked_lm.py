@@ -68,6 +68,15 @@ def test_the_loss_is_in_the_tensors_alone() -> None:
     torch.testing.assert_close(told.total, untold.total)
 
 
+def test_no_shape_depends_on_what_a_device_holds() -> None:
+    """On one that holds no numbers, whoever counts them raises: on CUDA, he would make the host wait."""
+    model, tokens = model_and_tokens()
+    batch = EncoderBatch(tokens, labels=LABELS, classes=CLASSES).to("meta")
+    total, n_tokens = objective(model.to("meta"), batch)
+    total.backward()
+    assert (total.shape, n_tokens) == ((), 4)
+
+
 def test_classes_alone_are_counted_by_rows() -> None:
     model, tokens = model_and_tokens()
     total, n = objective(model, EncoderBatch(tokens, classes=CLASSES))

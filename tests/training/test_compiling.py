@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearformer import registry
-from clearformer.data.batch import Batch, TextBatch
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, TextBatch
 from clearformer.training.compiling import How, compiled
 
 pytestmark = [
@@ -24,6 +24,10 @@ def case(name: str) -> tuple[Any, Any, Any]:
     if name == "gpt":
         sizes = {**SIZES, "vocab": 23, "n_layers": 2, "attention_dropout": 0.0}
         batch: Any = TextBatch(tokens, tokens.flip(1))
+    elif name == "bert":
+        sizes = {**SIZES, "vocab": 23, "n_layers": 1, "attention_dropout": 0.0}
+        labels = tokens.where(tokens % 3 == 0, IGNORE)
+        batch = EncoderBatch(tokens, tokens > 3, labels=labels, classes=torch.tensor([0, 1]))
     else:
         sizes = {**SIZES, "source_vocab": 23, "target_vocab": 23, "n_encoder_layers": 1, "n_decoder_layers": 1}
         batch = Batch(tokens, tokens > 3, tokens.flip(0), tokens)
@@ -33,7 +37,9 @@ def case(name: str) -> tuple[Any, Any, Any]:
     return model, objective(objective.Config()), batch
 
 
-@pytest.mark.parametrize(("name", "how"), [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks")])
+@pytest.mark.parametrize(
+    ("name", "how"), [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks"), ("bert", "whole")]
+)
 def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
     results = []
     for chosen in ("off", how):
