@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
 from clearformer.interop.huggingface.settings import (
     fit,
     insist,
@@ -99,12 +99,6 @@ def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig
     return config, import_weights(weights, config, str(folder))
 
 
-def export_folder(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], pad: int) -> None:
-    """The folder that `from_pretrained` reads, of the class that has the model's heads."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, pad), **precision(theirs)}, theirs)
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
     """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
     return BertConfig.parse({**import_settings(theirs, where), **FIXED}, where)
@@ -122,7 +116,7 @@ def found(parts: Mapping[str, str], tensors: Collection[str]) -> dict[str, bool]
 
 
 def export_config(config: BertConfig, pad: int) -> dict[str, Any]:
-    """config.json of the same model, where BERT has one."""
+    """config.json of the same model, where BERT has one, of the class that has the model's heads."""
     return {
         "model_type": "bert",
         "architectures": [CLASSES[config.word_head, config.next_sentence_head]],
@@ -181,3 +175,6 @@ def encoder_rows(config: BertConfig, prefix: str) -> Rows:
         **(POOLER if config.pooler else {}),
     }
     return inside("", prefix, theirs)
+
+
+export_folder = exporter(export_config, export_weights)

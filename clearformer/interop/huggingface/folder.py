@@ -12,7 +12,7 @@ Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors.torch import save_file
 from torch import Tensor
@@ -22,6 +22,35 @@ from clearformer.errors import CheckpointError
 
 HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
 Reader = Callable[[Path], dict[str, Tensor]]
+Config = TypeVar("Config")
+
+
+def importer(
+    model_type: str,
+    import_config: Callable[[Mapping[str, Any], str], Config],
+    import_weights: Callable[[Mapping[str, Tensor], Config, str], dict[str, Tensor]],
+) -> Callable[..., tuple[Config, dict[str, Tensor]]]:
+    """The `import_folder` of a converter whose configuration is all in config.json."""
+
+    def import_folder(folder: Path, read: Reader = read_weights) -> tuple[Config, dict[str, Tensor]]:
+        """A model as `save_pretrained` left it: its configuration and its weights, both in our words."""
+        config = import_config(read_config(folder, model_type), str(folder / "config.json"))
+        return config, import_weights(read(folder), config, str(folder))
+
+    return import_folder
+
+
+def exporter(
+    export_config: Callable[..., dict[str, Any]], export_weights: Callable[..., dict[str, Tensor]]
+) -> Callable[..., None]:
+    """The `export_folder` of a converter."""
+
+    def export_folder(folder: Path, config: Any, weights: Mapping[str, Tensor], **tokens: int | None) -> None:
+        """The folder that `from_pretrained` reads; the tokens, by their roles, are for its `generate`."""
+        theirs = export_weights(weights, config)
+        write_folder(folder, {**export_config(config, **tokens), **precision(theirs)}, theirs)
+
+    return export_folder
 
 
 def read_config(folder: Path, model_type: str) -> dict[str, Any]:

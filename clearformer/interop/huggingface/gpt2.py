@@ -6,20 +6,11 @@ always have biases: a model of ours without them goes over with zeros.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from clearformer.interop.huggingface.folder import (
-    HEAD,
-    Reader,
-    precision,
-    read_config,
-    read_weights,
-    with_head,
-    write_folder,
-)
+from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
 from clearformer.interop.huggingface.settings import (
     fit,
     insist,
@@ -86,25 +77,6 @@ CONV1D = ("attn.qkv.weight", "attn.out.weight", "mlp.up.weight", "mlp.down.weigh
 BUFFERS = (".attn.bias", ".attn.masked_bias", "position_ids")
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A GPT-2 as `save_pretrained` left it, with its head or without: configuration and weights, in our words."""
-    config = import_config(read_config(folder, "gpt2"), str(folder / "config.json"))
-    return config, import_weights(read(folder), config, str(folder))
-
-
-def export_folder(
-    folder: Path,
-    config: GPTConfig,
-    weights: Mapping[str, Tensor],
-    bos: int | None = None,
-    eos: int | None = None,
-    pad: int | None = None,
-) -> None:
-    """The folder that `GPT2LMHeadModel.from_pretrained` reads; the tokens are for its `generate`."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, bos, eos, pad), **precision(theirs)}, theirs)
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
     """What config.json says; what our configuration has no word for is refused."""
     insist(theirs, SWITCHES, where)
@@ -167,3 +139,7 @@ def conv1d(rows: Rows) -> set[str]:
 def without_copies(theirs: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     surplus = (*BUFFERS, HEAD) if config.tied else BUFFERS
     return {name: tensor for name, tensor in theirs.items() if not name.endswith(surplus)}
+
+
+import_folder = importer("gpt2", import_config, import_weights)
+export_folder = exporter(export_config, export_weights)

@@ -5,21 +5,12 @@ have fewer rows; the gate and what it opens are two there, and one here, the gat
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import (
-    HEAD,
-    Reader,
-    precision,
-    read_config,
-    read_weights,
-    with_head,
-    write_folder,
-)
+from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
 from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, to_ours, to_theirs
 from clearformer.models.gpt import GPTConfig
@@ -65,25 +56,6 @@ BLOCK: Table = {
     "mlp.up.": ("mlp.gate_proj.", "mlp.up_proj."),
     "mlp.down.": "mlp.down_proj.",
 }
-
-
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A Llama as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "llama"), str(folder / "config.json"))
-    return config, import_weights(read(folder), config, str(folder))
-
-
-def export_folder(
-    folder: Path,
-    config: GPTConfig,
-    weights: Mapping[str, Tensor],
-    bos: int | None = None,
-    eos: int | None = None,
-    pad: int | None = None,
-) -> None:
-    """The folder that `LlamaForCausalLM.from_pretrained` reads; the tokens are for its `generate`."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, bos, eos, pad), **precision(theirs)}, theirs)
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
@@ -162,3 +134,7 @@ def tensor_rows(config: GPTConfig) -> Rows:
         "decoder.norm.weight": ("model.norm.weight",),
         **({} if config.tied else {"unembedding.weight": (HEAD,)}),
     }
+
+
+import_folder = importer("llama", import_config, import_weights)
+export_folder = exporter(export_config, export_weights)

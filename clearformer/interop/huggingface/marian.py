@@ -6,14 +6,13 @@ takes as `first`; and the head's bias, `final_logits_bias`, is a constant there 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import exporter, importer
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs
 from clearformer.models.transformer import TransformerConfig
@@ -72,20 +71,6 @@ DECODER: Table = {
 }
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[TransformerConfig, dict[str, Tensor]]:
-    """A Marian model as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "marian"), str(folder / "config.json"))
-    return config, import_weights(read(folder), config, str(folder))
-
-
-def export_folder(
-    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], pad: int, eos: int, first: int
-) -> None:
-    """The folder that `MarianMTModel.from_pretrained` reads; `first` is the token a translation starts with."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, pad, eos, first), **precision(theirs)}, theirs)
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     """What config.json says; what our configuration has no word for is refused."""
     tied = theirs.get("share_encoder_decoder_embeddings", True), theirs.get("tie_word_embeddings", True)
@@ -103,7 +88,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
-    """config.json of the same model, where Marian has one."""
+    """config.json of the same model, where Marian has one; `first` is the token a translation starts with."""
     fields = written_out(config)
     fit(fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian")
     ties = {share: tied for tied, share in SHARE.items()}
@@ -151,3 +136,7 @@ def tensor_rows(config: TransformerConfig) -> Rows:
         **block_rows("encoder.blocks.", "model.encoder.layers.", config.n_encoder_layers, ENCODER),
         **block_rows("decoder.blocks.", "model.decoder.layers.", config.n_decoder_layers, DECODER),
     }
+
+
+import_folder = importer("marian", import_config, import_weights)
+export_folder = exporter(export_config, export_weights)

@@ -4,20 +4,11 @@ What would surprise: what its configuration calls "gelu" is the approximation by
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from clearformer.interop.huggingface.folder import (
-    HEAD,
-    Reader,
-    precision,
-    read_config,
-    read_weights,
-    with_head,
-    write_folder,
-)
+from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
 from clearformer.interop.huggingface.gpt2 import BLOCK, conv1d, without_copies
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
 from clearformer.interop.names import Rows, block_rows, to_ours, to_theirs
@@ -56,25 +47,6 @@ FIXED: dict[str, Any] = {  # what every GPT is
     "prompt": "causal",
     "positions": {"kind": "learned", "offset": 0},
 }
-
-
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A GPT as `save_pretrained` left it, with its head or without: configuration and weights, in our words."""
-    config = import_config(read_config(folder, "openai-gpt"), str(folder / "config.json"))
-    return config, import_weights(read(folder), config, str(folder))
-
-
-def export_folder(
-    folder: Path,
-    config: GPTConfig,
-    weights: Mapping[str, Tensor],
-    bos: int | None = None,
-    eos: int | None = None,
-    pad: int | None = None,
-) -> None:
-    """The folder that `OpenAIGPTLMHeadModel.from_pretrained` reads; the tokens are for its `generate`."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, bos, eos, pad), **precision(theirs)}, theirs)
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
@@ -119,3 +91,7 @@ def tensor_rows(config: GPTConfig) -> Rows:
         **block_rows("decoder.blocks.", "transformer.h.", config.n_layers, BLOCK),
         **({} if config.tied else {"unembedding.weight": (HEAD,)}),
     }
+
+
+import_folder = importer("openai-gpt", import_config, import_weights)
+export_folder = exporter(export_config, export_weights)

@@ -21,7 +21,7 @@ from clearformer.interop.huggingface.bert import (
     import_settings,
     prefix_in,
 )
-from clearformer.interop.huggingface.folder import Reader, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
 from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs, without_copies
 from clearformer.models.bert import BertConfig
 
@@ -43,12 +43,6 @@ def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig
     return config, import_weights(weights, config, str(folder))
 
 
-def export_folder(folder: Path, config: BertConfig, weights: Mapping[str, Tensor]) -> None:
-    """The folder that `from_pretrained` reads. The padding token is the one before `positions.offset`."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config), **precision(theirs)}, theirs)
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
     """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
     ours = {**import_settings(theirs, where), "next_sentence_head": False}
@@ -59,7 +53,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
 
 
 def export_config(config: BertConfig) -> dict[str, Any]:
-    """config.json of the same model, where RoBERTa has one."""
+    """config.json of the same model, where RoBERTa has one. It pads with the token before `positions.offset`."""
     offset = config.positions.offset
     fixed = {**FIXED, "positions": {"kind": "learned", "offset": max(offset, 1)}, "next_sentence_head": False}
     check_head(config, "RoBERTa")
@@ -96,3 +90,6 @@ def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
     if prefix is None:
         prefix = PREFIX if config.word_head else ""
     return {**encoder_rows(config, prefix), **(WORD_HEAD if config.word_head else {})}
+
+
+export_folder = exporter(export_config, export_weights)

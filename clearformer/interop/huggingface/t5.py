@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import HEAD, Reader, precision, read_config, read_weights, write_folder
+from clearformer.interop.huggingface.folder import HEAD, Reader, exporter, read_config, read_weights
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs, without_copies
 from clearformer.models.t5 import T5Config
@@ -71,14 +71,6 @@ def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, 
     return config, import_weights(weights, config, str(folder))
 
 
-def export_folder(
-    folder: Path, config: T5Config, weights: Mapping[str, Tensor], pad: int, eos: int, first: int | None = None
-) -> None:
-    """The folder that `T5ForConditionalGeneration.from_pretrained` reads; decoding starts with `first`, else `pad`."""
-    theirs = export_weights(weights, config)
-    write_folder(folder, {**export_config(config, pad, eos, first), **precision(theirs)}, theirs)
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
     """What config.json says, of a model with one table; what our configuration has no word for is refused."""
     usual = {"num_decoder_layers": theirs.get("num_layers"), "n_positions": 512, "feed_forward_proj": "relu"}
@@ -102,7 +94,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
 
 
 def export_config(config: T5Config, pad: int, eos: int, first: int | None = None) -> dict[str, Any]:
-    """config.json of the same model, where T5 has one."""
+    """config.json of the same model, where T5 has one; decoding starts with `first`, else `pad`."""
     rate, fields = config.dropout, written_out(config)
     one_rate = {"attention_dropout": rate, "activation_dropout": rate}
     fit(fields, {**FIXED, **one_rate, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
@@ -151,3 +143,6 @@ def tensor_rows(config: T5Config) -> Rows:
         }
         rows |= block_rows(f"{side}.blocks.", f"{side}.block.", n_layers, blocks[side], WEIGHT)
     return rows if config.share == "all" else {**rows, "unembedding.weight": (HEAD,)}
+
+
+export_folder = exporter(export_config, export_weights)
