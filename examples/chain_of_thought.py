@@ -16,7 +16,8 @@ import json
 import random
 from pathlib import Path
 
-import clearformer
+import line_gpt
+
 from clearformer.plots import plot_lines
 
 
@@ -62,7 +63,6 @@ def main() -> dict:
     given = parser.parse_args()
     digits = range(2, 4) if given.small else range(2, 9)
     layers, width, tokens, steps = (3, 96, 2048, 1500) if given.small else (4, 256, 32768, 6000)
-    steps = given.steps or steps
     pairs = sums(digits, 20_000 if given.small else 200_000, seed=0)
     found = {}
     for name, write in WAYS.items():
@@ -70,26 +70,8 @@ def main() -> dict:
         folder.mkdir(parents=True, exist_ok=True)
         text = folder / "sums.txt"
         text.write_text("".join(write(*pair) + "\n" for pair in pairs))
-        settings = {
-            "data.train.documents": "line",
-            "data.held_out": 0.01,
-            "model.n_layers": layers,
-            "model.d_model": width,
-            "model.d_ff": 4 * width,
-            "model.n_heads": 4,
-            "model.max_length": 128,
-            "model.dropout": 0.0,
-            "model.attention_dropout": 0.0,
-            "train.tokens": tokens,
-            "train.accumulation": 1,
-            "train.steps": steps,
-            "train.validate_every": max(1, steps // 5),
-            "train.patience": 0,
-            "optim.lr": 0.001,
-        }
-        run = folder / "run"
-        clearformer.train(text=text, out=run, settings=[f"{key}={value}" for key, value in settings.items()])
-        found[name] = accuracies(clearformer.load(run, device="auto"), digits, given.sums, set(pairs))
+        model = line_gpt.train(text, folder / "run", 128, layers, width, tokens, given.steps or steps)
+        found[name] = accuracies(model, digits, given.sums, set(pairs))
     (given.out / "accuracies.json").write_text(json.dumps({"digits": list(digits), **found}, indent=2))
     picture = plot_lines(
         {name: (digits, right) for name, right in found.items()},

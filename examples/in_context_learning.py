@@ -19,7 +19,8 @@ import random
 from itertools import permutations
 from pathlib import Path
 
-import clearformer
+import line_gpt
+
 from clearformer.plots import plot_lines
 
 SHOTS = 12  # examples in a line
@@ -84,27 +85,7 @@ def main() -> dict:
     text = given.out / "tasks.txt"
     text.write_text(corpus(20_000 if given.small else 400_000, seed=0))
     layers, width, tokens, steps = (3, 96, 2048, 1500) if given.small else (6, 256, 32768, 12_000)
-    steps = given.steps or steps
-    settings = {
-        "data.train.documents": "line",
-        "data.held_out": 0.01,
-        "model.n_layers": layers,
-        "model.d_model": width,
-        "model.d_ff": 4 * width,
-        "model.n_heads": 4,
-        "model.max_length": 160,
-        "model.dropout": 0.0,
-        "model.attention_dropout": 0.0,
-        "train.tokens": tokens,
-        "train.accumulation": 1,
-        "train.steps": steps,
-        "train.validate_every": max(1, steps // 5),
-        "train.patience": 0,
-        "optim.lr": 0.001,
-    }
-    run = given.out / "run"
-    clearformer.train(text=text, out=run, settings=[f"{key}={value}" for key, value in settings.items()])
-    model = clearformer.load(run, device="auto")
+    model = line_gpt.train(text, given.out / "run", 160, layers, width, tokens, given.steps or steps)
     found = {family: accuracies(model, family, given.tasks) for family in FAMILIES}
     (given.out / "accuracies.json").write_text(json.dumps(found, indent=2))
     picture = plot_lines(
