@@ -175,6 +175,10 @@ def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
         own = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
         kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
         recipe = recipe.with_model(base=kept)
+    elif recipe.tuning is not None and recipe.model.kind == base.config.kind:
+        own = recipe.model.model_dump(exclude_unset=True)
+        kept = base.config.model_dump(exclude_unset=True, exclude={"preset", *heads_of(base.network)})
+        recipe = recipe.with_model(**kept | own)
     if recipe.tuning is not None:
         mark = recipe.tuning.fingerprint or fingerprint(base.network)
         where = seen_from(run, find(str(located(recipe.tuning, run).base)))
@@ -184,7 +188,7 @@ def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
 
 
 def fill(network: nn.Module, base: Opened) -> None:
-    """Give a network its base's weights. A classifier takes what reads, and leaves what its base says with."""
+    """Give a network its base's weights. What it says with may be its own: a head that its base has not begins anew."""
     if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
         raise CheckpointError(
             f"{base.name} has a prefix, which cannot be built into weights",
@@ -197,7 +201,15 @@ def fill(network: nn.Module, base: Opened) -> None:
         own = {name: tensor for name, tensor in (inside or weights).items() if name in known}
         load_weights(network.base, own, base.name)
     else:
-        load_weights(network, weights, base.name)
+        heads = tuple(f"{name}." for name in heads_of(network))
+        known = set(unique_names(network))
+        own = {name: tensor for name, tensor in weights.items() if name in known or not name.startswith(heads)}
+        load_weights(network, own, base.name, {name for name in known if name in own or not name.startswith(heads)})
+
+
+def heads_of(network: nn.Module) -> tuple[str, ...]:
+    """Children that give an answer, of which a model may have some and lack others."""
+    return getattr(network, "heads", ())
 
 
 def reader_config(base: Opened) -> Any:

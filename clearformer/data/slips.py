@@ -29,7 +29,8 @@ class Slips:
         self.pad_id, self.frame = tokenizer.pad_id, tokenizer.frame()
         self.room = room_for(self.frame, length, 1)
         self.lengths = np.minimum(np.diff(sentences.starts), self.room) + sum(map(len, self.frame))
-        self.begins, self.specials = word_starts(tokenizer), np.array(tokenizer.special_ids)
+        self.begins, self.is_special = word_starts(tokenizer), np.zeros(tokenizer.vocab_size, bool)
+        self.is_special[tokenizer.special_ids] = True
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> EncoderBatch:
         """The sentences numbered by `rows` (B,)."""
@@ -65,7 +66,7 @@ class Slips:
             inside = np.flatnonzero(edges[:-1] == at - starts[sentence])  # else a piece inside a word: draw again
             if len(inside):
                 drawn = text[edges[inside[0]] : edges[inside[0] + 1]]
-                if not np.isin(drawn, self.specials).any() and not np.array_equal(drawn, word):
+                if not self.is_special[drawn].any() and not np.array_equal(drawn, word):
                     return drawn
         raise DataError(f"{self.sentences.path} hardly has two words to exchange", "give more text")
 

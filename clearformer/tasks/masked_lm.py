@@ -53,7 +53,7 @@ class MaskedLMTask(DrawnTask):
         """A head that nothing is asked of is not built: weights that never learn should not be saved as if they had."""
         heads = {} if self.has_pairs else {"next_sentence_head": False, "pooler": False}
         known = {name: off for name, off in heads.items() if name in type(self.recipe.model).model_fields}
-        return self.recipe.with_model(vocab=self.tokenizer.vocab_size, **known)
+        return self.recipe.with_vocab(vocab=self.tokenizer.vocab_size).with_model(**known)
 
     def make(self, store: DocumentStore) -> MaskedRows:
         form = SentencePairs if self.has_pairs else FullSentences

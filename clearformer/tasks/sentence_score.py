@@ -44,7 +44,7 @@ class SentenceScoreTask(DrawnTask):
 
     def fitted(self) -> Recipe:
         """Without the head that says words, which are not asked for."""
-        return self.recipe.with_model(vocab=self.tokenizer.vocab_size, word_head=False)
+        return self.recipe.with_vocab(vocab=self.tokenizer.vocab_size).with_model(word_head=False)
 
     def make(self, store: DocumentStore) -> Slips:
         sentences = Sentences(store, self.tokenizer.eos_id)

@@ -65,6 +65,32 @@ def test_it_tells_real_sentences_from_changed_ones(done: Path) -> None:
         assert scores["loss"] < 0.5
 
 
+def test_it_begins_with_an_encoder_that_has_no_such_head(sentences: Path, tmp_path: Path) -> None:
+    """The body of a BERT that says words, its sizes unsaid, and a head of its own; and back again."""
+    said = recipe(sentences, steps=10).tables()
+    said["text"] |= {"extra": ["[MASK]"]}
+    words = Recipe.parse(said | {"objective": {"kind": "masked-lm"}}, "test")
+    launch.train(words, tmp_path / "words", device="cpu")
+    for name, base, objective in (("judge", "words", "sentence-score"), ("again", "judge", "masked-lm")):
+        sizes = {"model": {"kind": "bert"}, "tuning": {"method": "full", "base": str(tmp_path / base)}}
+        still = {"optim": {"lr": 1e-9}, "train": said["train"] | {"steps": 1, "ema": 0.0}}
+        launch.train(
+            Recipe.parse(said | sizes | still | {"objective": {"kind": objective}}, "test"),
+            tmp_path / name,
+            device="cpu",
+        )
+    before, judge, again = (
+        load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("words", "judge", "again")
+    )
+    body = [name for name in before if not name.startswith("word_head.")]
+    assert len(body) > 20
+    for after in (judge, again):
+        for name in body:
+            torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-7)
+    assert {name.split(".")[0] for name in judge.keys() - before.keys()} == {"pooler", "next_sentence_head"}
+    assert again.keys() == before.keys()
+
+
 def test_score_ranks_by_it(done: Path) -> None:
     judge = load(done)
     assert isinstance(judge, SentenceScorer)
