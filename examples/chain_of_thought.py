@@ -62,7 +62,7 @@ def main() -> dict:
     parser.add_argument("--sums", type=int, default=300, help="of each length, in the test")
     given = parser.parse_args()
     digits = range(2, 4) if given.small else range(2, 9)
-    layers, width, tokens, steps = (3, 96, 2048, 1500) if given.small else (4, 256, 32768, 6000)
+    layers, width, tokens, steps = (3, 96, 2048, 1500) if given.small else (4, 256, 32768, 800)
     pairs = sums(digits, 20_000 if given.small else 200_000, seed=0)
     found = {}
     for name, write in WAYS.items():
