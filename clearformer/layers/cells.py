@@ -1,0 +1,148 @@
+"""Recurrent cells: a state that is carried from word to word, each cell one equation.
+
+    rnn           h' = tanh(x + W h)                                                    Elman 1990
+    rnn-notes     h' = x + W φ(h),  φ(h) is read                                        the notes, φ = tanh
+    gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              the notes, an update gate alone
+    gru-notes     the same, and m̃ sees r ⊙ m, what of m is relevant                     Cho et al. 2014, the notes
+    gru           the same with r ⊙ W m, so that one product serves all gates           torch, cuDNN
+    lstm-notes    m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ m'                                      the notes
+    lstm          m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')                                Gers et al. 2000, torch, cuDNN
+
+x stands for U x_t + b, what the input gives to each gate: computed for all times at once, before the loop. The notes
+write [h, x] W' with one matrix for both; its two halves are W and U here.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Cell:
+    """state (N, …, D), x (…, G·D), W (G·D, D) -> state (N, …, D): N vectors, G gates.
+
+    b (G·D,) is a second bias, which only torch's own cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m.
+    """
+
+    n_gates: ClassVar[int] = 1
+    n_states: ClassVar[int] = 1
+    kernel: ClassVar[Any] = None  # torch's fused twin, if there is one
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+    @staticmethod
+    def read(state: Tensor) -> Tensor:
+        """What the layer above sees: (…, D)."""
+        return state[0]
+
+
+class RNN(Cell):
+    """h' = tanh(x + W h + b)"""
+
+    kernel = nn.RNN
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        return torch.tanh(x + F.linear(state, W, b))
+
+
+class NotesRNN(Cell):
+    """h' = x + W φ(h), and y = V φ(h) reads φ(h): what `RNN` says, but the state is kept before its squashing."""
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        return x + F.linear(torch.tanh(state), W)
+
+    @staticmethod
+    def read(state: Tensor) -> Tensor:
+        return torch.tanh(state[0])
+
+
+class SimpleGRU(Cell):
+    """u = σ(x_u + W_u m),  m̃ = tanh(x_c + W_c m),  m' = u ⊙ m̃ + (1 − u) ⊙ m
+
+    Where u is 0, the memory stays as it is, and so does its gradient.
+    """
+
+    n_gates = 2
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        update, candidate = (x + F.linear(state, W)).chunk(2, dim=-1)
+        return torch.lerp(state, torch.tanh(candidate), torch.sigmoid(update))
+
+
+class NotesGRU(Cell):
+    """r = σ(x_r + W_r m),  u = σ(x_u + W_u m),  m̃ = tanh(x_c + W_c (r ⊙ m)),  m' = u ⊙ m̃ + (1 − u) ⊙ m"""
+
+    n_gates = 3
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        D = state.size(-1)
+        relevant, update = torch.sigmoid(x[..., : 2 * D] + F.linear(state, W[: 2 * D])).chunk(2, dim=-1)
+        candidate = torch.tanh(x[..., 2 * D :] + F.linear(relevant * state, W[2 * D :]))
+        return torch.lerp(state, candidate, update)
+
+
+class GRU(Cell):
+    """r = σ(x_r + W_r h),  z = σ(x_z + W_z h),  h̃ = tanh(x_n + r ⊙ W_n h),  h' = (1 − z) ⊙ h̃ + z ⊙ h
+
+    z is the notes' 1 − u.
+    """
+
+    n_gates = 3
+    kernel = nn.GRU
+
+    @staticmethod
+    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        D = state.size(-1)
+        past = F.linear(state, W, b)
+        reset, keep = torch.sigmoid(x[..., : 2 * D] + past[..., : 2 * D]).chunk(2, dim=-1)
+        return torch.lerp(torch.tanh(x[..., 2 * D :] + reset * past[..., 2 * D :]), state, keep)
+
+
+class LSTM(Cell):
+    """u, f, o = σ(x + W h) each, m̃ = tanh(x + W h),  m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')
+
+    The state is h, m. Rows of W in torch's order: u (its input gate), f, m̃, o.
+    """
+
+    n_gates = 4
+    n_states = 2
+    kernel: ClassVar[Any] = nn.LSTM
+
+    @classmethod
+    def step(cls, x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        h, m = state
+        update, forget, candidate, output = (x + F.linear(h, W, b)).chunk(4, dim=-1)
+        m = torch.sigmoid(update) * torch.tanh(candidate) + torch.sigmoid(forget) * m
+        return torch.stack([torch.sigmoid(output) * cls.squash(m), m])
+
+    @staticmethod
+    def squash(m: Tensor) -> Tensor:
+        return torch.tanh(m)
+
+
+class NotesLSTM(LSTM):
+    """The same with h' = o ⊙ m': what is read of the memory may grow as the memory does."""
+
+    kernel = None
+
+    @staticmethod
+    def squash(m: Tensor) -> Tensor:
+        return m
+
+
+CELLS: dict[str, type[Cell]] = {
+    "rnn": RNN,
+    "rnn-notes": NotesRNN,
+    "gru-simple": SimpleGRU,
+    "gru-notes": NotesGRU,
+    "gru": GRU,
+    "lstm-notes": NotesLSTM,
+    "lstm": LSTM,
+}

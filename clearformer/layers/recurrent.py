@@ -1,0 +1,125 @@
+"""Layers of recurrent cells: stacked, in one direction or both, over rows of different lengths.
+
+    Unrolled    step by step, as the cell's equation says         any cell: clear, slow, the reference
+    Fused       torch's kernel for all steps at once              rnn, gru, lstm
+
+Both have the same weights by the same names, torch's own (`weights.weight_hh_l1_reverse`): what the one has learnt, the
+other loads. `recurrent` takes the fast one where there is one.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from clearformer.layers.cells import CELLS
+
+
+class Unrolled(nn.Module):
+    """x (B, T, D_in) -> what is read at each time (B, T, D), or (B, T, 2D) both ways, and the last state (N, L, B, D).
+
+    N vectors make a state (h; or h and m), and L counts layers, and directions inside them.
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        d_input: int,
+        d_hidden: int,
+        n_layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.cell, self.n_layers, self.d_hidden = CELLS[cell], n_layers, d_hidden
+        self.ways = ("", "_reverse") if bidirectional else ("",)
+        self.dropout = dropout if n_layers > 1 else 0.0  # between layers, never on what is carried through time
+        settings: dict[str, Any] = {"batch_first": True, "bidirectional": bidirectional, "dropout": self.dropout}
+        kernel = self.cell.kernel
+        self.weights: Any = (
+            Weights(self.cell.n_gates, d_input, d_hidden, n_layers, self.ways)
+            if kernel is None
+            else kernel(d_input, d_hidden, n_layers, **settings)
+        )
+
+    def forward(self, x: Tensor, state: Tensor | None = None, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Without `state`, from zeros. Where rows have `lengths` (B,), which may be 0, the rest of a row says zeros,
+        and its last state is that at its own end; for the way back, at its beginning.
+        """
+        # In the weights' own precision: under autocast cuDNN would compute in float16, where small gradients vanish.
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(next(self.parameters()).dtype)
+            n_passes = self.n_layers * len(self.ways)
+            if state is None:
+                state = x.new_zeros(self.cell.n_states, n_passes, x.size(0), self.d_hidden)
+            if x.size(1) == 0:
+                return x.new_zeros(x.size(0), 0, len(self.ways) * self.d_hidden), state
+            return self.run(x, state, lengths)
+
+    def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        real = None if lengths is None else torch.arange(x.size(1), device=x.device) < lengths.to(x.device)[:, None]
+        last: list[Tensor] = []
+        for layer in range(self.n_layers):
+            x = F.dropout(x, self.dropout, self.training and layer > 0)
+            read = []
+            for way in self.ways:
+                outputs, end = self.go(f"l{layer}{way}", x, state[:, len(last)], real)
+                read.append(outputs)
+                last.append(end)
+            x = torch.cat(read, dim=2)
+        return x, torch.stack(last, dim=1)
+
+    def go(self, name: str, x: Tensor, state: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One layer in one direction: x (B, T, D_in), state (N, B, D), real (B, T) -> (B, T, D), (N, B, D)."""
+        U, W, b = (getattr(self.weights, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih"))
+        b2 = getattr(self.weights, f"bias_hh_{name}", None)
+        inputs = F.linear(x, U, b)  # (B, T, G·D)
+        times = range(x.size(1))
+        read = list(inputs.unbind(1))
+        for t in reversed(times) if name.endswith("reverse") else times:
+            after = self.cell.step(inputs[:, t], state, W, b2)
+            state = after if real is None else torch.where(real[:, t, None], after, state)
+            read[t] = self.cell.read(state)
+        outputs = torch.stack(read, dim=1)
+        return outputs if real is None else outputs.masked_fill(~real[:, :, None], 0.0), state
+
+
+class Fused(Unrolled):
+    """The same by torch's kernel: cuDNN's on CUDA. Rows of different lengths are packed, and padding costs nothing."""
+
+    def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        first = tuple(state.contiguous()) if self.cell.n_states > 1 else state[0].contiguous()
+        if lengths is None:
+            x, last = self.weights(x, first)
+            return x, self.joined(last)
+        T, lengths = x.size(1), lengths.to("cpu", torch.int64)  # where packing wants them
+        packed = pack_padded_sequence(x, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
+        packed, last = self.weights(packed, first)
+        x, _ = pad_packed_sequence(packed, batch_first=True, total_length=T)
+        if lengths.min() > 0:
+            return x, self.joined(last)
+        real = (lengths > 0).to(x.device)[:, None]  # a row without words: it was packed as one, and goes on as it began
+        return x * real[:, None], torch.where(real, self.joined(last), state)
+
+    def joined(self, last: Any) -> Tensor:
+        return torch.stack(last) if self.cell.n_states > 1 else last[None]
+
+
+class Weights(nn.Module):
+    """The matrices of a cell that torch does not have, named and drawn as torch's, U(−1/√D, 1/√D). One bias does."""
+
+    def __init__(self, n_gates: int, d_input: int, d_hidden: int, n_layers: int, ways: tuple[str, ...]) -> None:
+        super().__init__()
+        for layer in range(n_layers):
+            width = len(ways) * d_hidden if layer else d_input
+            for way in ways:
+                for part, shape in (("weight_ih", [width]), ("weight_hh", [d_hidden]), ("bias_ih", [])):
+                    drawn = nn.init.uniform_(torch.empty(n_gates * d_hidden, *shape), -(d_hidden**-0.5), d_hidden**-0.5)
+                    self.register_parameter(f"{part}_l{layer}{way}", nn.Parameter(drawn))
+
+
+def recurrent(cell: str, *sizes: Any, **settings: Any) -> Unrolled:
+    """Layers of the cell of this name, fused where torch can; the arguments are those of `Unrolled`."""
+    return (Unrolled if CELLS[cell].kernel is None else Fused)(cell, *sizes, **settings)
