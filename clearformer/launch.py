@@ -98,6 +98,7 @@ def set_up(
     if world.is_first:
         announce(task, model, device, world)
     objective = resolve("objective", recipe.objective.kind)(recipe.objective)
+    carried = getattr(objective, "carried", None)
     objective = compiled(objective, model, recipe.train.compile)
     if recipe.train.parallel == "shard" and world.size > 1:
         shard(model, device)
@@ -105,7 +106,7 @@ def set_up(
     optimizer, validate = recipe.optim.build(model), task.validation(device)
     own = part if recipe.tuning is not None and recipe.tuning.is_partial else None
     parts = (model, objective, optimizer, recipe.schedule, config, run, device, world)
-    return Trainer(*parts, validate, task.facts, own, task.unit), task
+    return Trainer(*parts, validate, task.facts, own, task.unit, carried), task
 
 
 def open_start(recipe: Recipe, run: RunFolder, start: Path | None) -> Opened | None:

@@ -23,7 +23,6 @@ from clearformer.data.labels import Column, named_columns
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.data.tags import is_tagged
 from clearformer.data.text import TextSource, store_text
-from clearformer.data.windows import Windows
 from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.generation import gaps
@@ -35,7 +34,7 @@ from clearformer.loading import find, load, load_as, load_encoder, read_recipe
 from clearformer.reading.classifier import Classifier, Verdict
 from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe
-from clearformer.tasks.causal_lm import measure_loss
+from clearformer.tasks.causal_lm import measure_loss, windows_of
 from clearformer.tasks.classification import answers_of
 from clearformer.tasks.classification import judge as judge_scores
 from clearformer.tasks.translation import plain_reference
@@ -233,9 +232,7 @@ def evaluate_text(model: Name, text: Texts, *, device: str = "auto") -> dict[str
     with TemporaryDirectory() as folder:
         joined = getattr(recipe.data, "joined", False)
         store = store_text(source.read(), writer.tokenizer, Path(folder) / "text.safetensors", bos=not joined)
-        length = getattr(recipe.data, "length", None) or recipe.model.max_length
-        windows = Windows(store, length, max(1, recipe.train.tokens // length), joined=joined)
-        return measure_loss(writer.model, windows, writer.device)
+        return measure_loss(writer.model, windows_of(recipe, store), writer.device)
 
 
 def evaluate_labels(

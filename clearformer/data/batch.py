@@ -70,6 +70,8 @@ class TextBatch(Tensors):
     documents  (B, T) int64 or None  positions with equal numbers may see each other; None: each row is one document
     positions  (B, T) int64 or None  0, 1, 2 ... anew in each document; None: 0 ... T - 1 in each row
     prefix     (B, T) bool or None   True at what all of its document may see, also from before; None: nothing is
+    goes_on    (B,) bool or None     rows that go on where this block's batch before ended; None: all begin anew
+    block      int                   which rows they are, where a step's rows are several blocks
     n_tokens   int                   labels that are not IGNORE
     """
 
@@ -78,6 +80,8 @@ class TextBatch(Tensors):
     documents: Tensor | None = None
     positions: Tensor | None = None
     prefix: Tensor | None = None
+    goes_on: Tensor | None = None
+    block: int = 0
     n_tokens: int = -1  # counted from the labels when left out
 
     def __post_init__(self) -> None:

@@ -8,6 +8,8 @@ after it reads as its beginning. So the first token of a document is predicted t
 from another document; and each token of the corpus is a label exactly once.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
@@ -60,23 +62,32 @@ class Windows:
         return int(np.minimum(self.length, self.n_tokens - places).sum())
 
     def batch(self, places: np.ndarray) -> TextBatch:
-        """The rows that begin at `places` (B,). Past the stream's end they read ^, in a document with no labels."""
-        tokens, offsets = self.store.tokens, self.store.offsets
-        at = places[:, None] + np.arange(self.length)  # (B, T)
-        exists = at < self.n_tokens
-        document = np.searchsorted(offsets, at, side="right") - 1
-        begins = offsets[document]
-        near = np.minimum(at, self.n_tokens - 1)
-        is_first = at == 0 if self.joined else at == begins
-        read = np.where(~is_first & exists, tokens[near - 1], self.store.start_id)
-        labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
-        if self.joined or (document[:, 0] == document[:, -1]).all():
-            return TextBatch(tensor(read), tensor(labels))
-        positions = at - np.maximum(begins, places[:, None])  # a document that the window cuts begins again with it
-        return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions))
+        """The rows that begin at `places` (B,)."""
+        return rows_at(self.store, places, self.length, self.joined)
+
+    def read(self) -> Iterator[TextBatch]:
+        """What `whole` plans, read."""
+        return map(self.batch, self.whole())
 
     def _cut(self, places: np.ndarray) -> list[np.ndarray]:
         return np.split(places, range(self.n_rows, len(places), self.n_rows))
+
+
+def rows_at(store: DocumentStore, places: np.ndarray, length: int, joined: bool) -> TextBatch:
+    """`length` labels from each of `places` (B,). Past the stream's end rows read ^, in a document with no labels."""
+    tokens, offsets, n_tokens = store.tokens, store.offsets, len(store.tokens)
+    at = places[:, None] + np.arange(length)  # (B, T)
+    exists = at < n_tokens
+    document = np.searchsorted(offsets, at, side="right") - 1
+    begins = offsets[document]
+    near = np.minimum(at, n_tokens - 1)
+    is_first = at == 0 if joined else at == begins
+    read = np.where(~is_first & exists, tokens[near - 1], store.start_id)
+    labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
+    if joined or (document[:, 0] == document[:, -1]).all():
+        return TextBatch(tensor(read), tensor(labels))
+    positions = at - np.maximum(begins, places[:, None])  # a document that the window cuts begins again with it
+    return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions))
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

@@ -11,6 +11,7 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, write_text
 from clearformer.data.batch import TextBatch
 from clearformer.data.store import DocumentStore
+from clearformer.data.streams import Streams
 from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
@@ -19,6 +20,7 @@ from clearformer.loading import Opened, habits, load_as
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.prepare import is_prepared
 from clearformer.recipe import Recipe
+from clearformer.registry import resolve
 from clearformer.tasks import tell_loss
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.distributed import World
@@ -28,6 +30,7 @@ from clearformer.training.loop import Validate
 from clearformer.training.precision import autocast
 
 SHOWN = 60  # tokens of a sample, at each validation
+SPAN = 35  # tokens that gradients reach back through, where state is carried and data.length is not given
 
 
 class CausalLMTask:
@@ -49,13 +52,9 @@ class CausalLMTask:
         self.recipe = self.recipe.with_vocab(vocab=self.tokenizer.vocab_size)
         return self.recipe
 
-    def windows(self, split: str) -> Windows:
-        recipe = self.recipe
-        length = recipe.data.length or recipe.model.max_length
-        store = DocumentStore(self.run.data / f"{split}.safetensors")
-        n_rows = max(1, recipe.train.tokens // length)
-        seed = recipe.train.seed if split == "train" else 0  # what is judged is the same for all
-        return self.cut(store, length, n_rows, seed, recipe.data.joined)
+    def windows(self, split: str) -> Any:
+        seed = self.recipe.train.seed if split == "train" else 0  # what is judged is the same for all
+        return windows_of(self.recipe, DocumentStore(self.run.data / f"{split}.safetensors"), seed, self.cut)
 
     def describe(self, world: World) -> str:
         windows, train = self.windows("train"), self.recipe.train
@@ -77,7 +76,7 @@ class CausalLMTask:
         @torch.no_grad()
         def validate(model: nn.Module, step: int) -> dict[str, float]:
             with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
-                loss = tell_loss(plain, model, map(windows.batch, windows.whole()), device)
+                loss = tell_loss(plain, model, windows.read(), device)
                 writer = LanguageModel(model, tok, recipe.decode, self.run.path.name, **habits(recipe, tok))
                 told = writer.generate([prompt], max_new=SHOWN, temperature=0.8, seed=step)[0][0]
             console.print(f"  {prompt}|{told.text}", style="dim", markup=False)
@@ -96,17 +95,25 @@ class CausalLMTask:
         return scores
 
 
+def windows_of(recipe: Recipe, store: DocumentStore, seed: int = 0, cut: type[Windows] = Windows) -> Any:
+    """How a text is read: in windows that know nothing of one another; or on and on, by a model that carries state."""
+    carries = getattr(resolve("model", recipe.model.kind), "carries", False)
+    length = getattr(recipe.data, "length", None) or (SPAN if carries else recipe.model.max_length)
+    n_rows = max(1, recipe.train.tokens // length)
+    return (Streams if carries else cut)(store, length, n_rows, seed, getattr(recipe.data, "joined", False))
+
+
 @torch.no_grad()
-def measure_loss(model: nn.Module, windows: Windows, device: torch.device) -> dict[str, Any]:
-    """Over every token of a text that is asked for, predicted once, from at most a window before it."""
-    loss = tell_loss(CausalLM(CausalLMConfig()), model, map(windows.batch, windows.whole()), device)
+def measure_loss(model: nn.Module, windows: Any, device: torch.device) -> dict[str, Any]:
+    """Over every token of a text that is asked for, predicted once: from at most a window before it, or from all."""
+    loss = tell_loss(CausalLM(CausalLMConfig()), model, windows.read(), device)
     return {"loss": loss, "perplexity": exp(loss), "tokens": sum(map(windows.count, windows.whole()))}
 
 
 class TextSteps:
     """The trainer's view of a text: for each step of each epoch, the windows of every rank."""
 
-    def __init__(self, windows: Windows, group: int) -> None:
+    def __init__(self, windows: Any, group: int) -> None:
         self.windows, self.group = windows, group
         self.plan = lru_cache(maxsize=2)(lambda epoch: windows.steps(epoch, group))
 

@@ -81,7 +81,8 @@ class Trainer:
     """One model in training. `validate` scores a model; without it, the last weights are the ones to use.
 
     `facts` travel with the weights, for whoever loads them. `part` names the tensors that are saved, where a base has
-    the others; all of them if not given. `unit` is what a batch counts.
+    the others; all of them if not given. `unit` is what a batch counts. `carried` is what the objective keeps from step
+    to step, for each micro-batch of a step by its number: the state of a recurrent network that reads on.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class Trainer:
         facts: Mapping[str, Any] | None = None,
         part: Collection[str] | None = None,
         unit: str = "tokens",
+        carried: dict[int, Tensor] | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.facts, self.part = facts or {}, part
+        self.carried = {} if carried is None else carried
         self.average = Average(model, config.ema) if config.ema else None
         self.meter = Meter(device, unit)
         self.progress = Progress()
@@ -223,6 +226,8 @@ class Trainer:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
+        for own in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
+            tensors |= {f"carried.{n}": state for n, state in own.items()}
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
 
@@ -253,6 +258,10 @@ class Trainer:
             self.average = Average(self.model, self.config.ema)
             for name, tensor in under("average.", tensors).items():
                 self.average.weights[name].copy_(like(tensor, self.average.weights[name]))
+        self.carried.clear()
+        for n, state in under("carried.", tensors).items():
+            if int(n) % self.world.size == self.world.rank:  # the micro-batches that this rank will have
+                self.carried[int(n)] = state.to(self.device)
         self.progress = Progress(**facts["progress"])
         self.meter.load_state(facts["meter"])
 

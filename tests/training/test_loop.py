@@ -112,6 +112,50 @@ def test_falls_and_resumes_bit_for_bit(tmp_path, kind):
     assert_same_run(tmp_path / "straight", tmp_path / "broken")
 
 
+class Remembering:
+    """An objective whose loss depends on all batches so far, by a sum for each of a step's two micro-batches."""
+
+    def __init__(self):
+        self.carried, self.calls = {}, 0
+
+    def __call__(self, model, batch):
+        n, self.calls = self.calls % 2, self.calls + 1
+        before = self.carried.get(n, torch.zeros(()))
+        self.carried[n] = before + batch.x.sum()
+        return (model(batch.x) + before).square().sum(), len(batch.x)
+
+
+def test_what_an_objective_carries_along_is_resumed(tmp_path):
+    def remembering(folder):
+        made = trainer(folder, Remembering())
+        made.carried = made.objective.carried
+        return made
+
+    remembering(tmp_path / "straight").train(ToySteps())
+    broken = remembering(tmp_path / "broken")
+    broken.config = broken.config.changed(steps=7)
+    broken.train(ToySteps())
+    resumed = remembering(tmp_path / "broken")
+    resumed.resume()
+    assert {n: state.item() for n, state in resumed.objective.carried.items()} == {
+        n: state.item() for n, state in broken.objective.carried.items()
+    }
+    resumed.train(ToySteps())
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("straight", "broken"))
+    assert {"carried.0", "carried.1"} < ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_rank_takes_up_what_its_own_micro_batches_carried(tmp_path):
+    first = trainer(tmp_path, steps=1)
+    first.carried = {0: torch.tensor([3.0]), 1: torch.tensor([5.0])}
+    first.save()
+    second = trainer(tmp_path)
+    second.world = World(1, 2)
+    second.resume()
+    assert second.carried == {1: torch.tensor([5.0])}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_the_step_saves_and_leaves_no_trace(tmp_path, number):
     trainer(tmp_path / "straight").train(ToySteps())
