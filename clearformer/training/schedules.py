@@ -6,6 +6,7 @@ inverse-sqrt   decay = √(w / k) beyond the warm-up w                     Vaswa
 linear         decay = (1 − α) + α · floor,  α = k / steps               the notes' ε_k = (1−α) ε_0 + α ε_T
 inverse-time   decay = 1 / (1 + k / half)                                Σ ε_k = ∞, Σ ε_k² < ∞  (Robbins–Monro)
 cosine         decay = floor + (1 − floor) (1 + cos πα) / 2
+stairs         decay = γ^max(0, e − hold) on the e-th stair, e = 1, 2, …        Zaremba et al. 2014, a stair an epoch
 constant       decay = 1
 """
 
@@ -20,11 +21,14 @@ from clearformer.config import Config
 class ScheduleConfig(Config):
     """[schedule]"""
 
-    kind: Literal["inverse-sqrt", "linear", "inverse-time", "cosine", "constant"] = "inverse-sqrt"
+    kind: Literal["inverse-sqrt", "linear", "inverse-time", "cosine", "stairs", "constant"] = "inverse-sqrt"
     warmup: int = Field(1000, ge=0, description="steps of linear rise")
     steps: int | None = Field(None, description="where linear and cosine arrive; the training's length if not given")
     floor: float = Field(0.0, ge=0, le=1, description="what linear and cosine arrive at, as a share of lr")
     half: int = Field(1000, gt=0, description="inverse-time: steps after which the rate is halved")
+    stair: int = Field(1000, gt=0, description="stairs: steps of one")
+    hold: int = Field(1, ge=0, description="stairs: how many of them keep the full rate")
+    gamma: float = Field(0.5, gt=0, le=1, description="stairs: what each further one multiplies the rate by")
 
     def factor(self, k: int, steps: int) -> float:
         """What to multiply lr by at step k, counted from 1."""
@@ -39,6 +43,8 @@ class ScheduleConfig(Config):
                 decay = 1 / (1 + k / self.half)
             case "cosine":
                 decay = self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
+            case "stairs":
+                decay = self.gamma ** max(0, 1 + (k - 1) // self.stair - self.hold)
             case "constant":
                 decay = 1.0
         return rise * decay
