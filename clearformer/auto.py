@@ -119,6 +119,8 @@ OTHERS: dict[str, tuple[str, list[str]]] = {
     "bert": ("masked-lm", ["[MASK]"]),
     "t5": ("span-corruption", [f"<extra_id_{n}>" for n in range(100)]),
 }
+RECURRENT = ("rnn-lm", "lstm", "gru", "rnn")  # names that say nothing of sizes
+REACH = 64  # tokens that a recurrent network's gradients go back through
 
 
 def plan_text(
@@ -131,10 +133,10 @@ def plan_text(
     kind = str(asked.get("kind", presets().get(str(asked.get("preset")), {}).get("kind", "gpt")))
     objective, extra = OTHERS.get(kind, ("causal-lm", []))
     if kind not in OTHERS:
-        refuse_others(asked, "causal-lm", "for running text choose a GPT, a BERT or a T5")
+        refuse_others(asked, "causal-lm", "for running text choose a GPT, an LSTM, a BERT or a T5")
     table["objective"] = {"kind": objective}
-    is_ours = model is None or model in OTHERS  # the size is for us to choose
-    smallest = {"n_heads": MODEST[1], "d_model": MODEST[2]} if is_ours else {}
+    is_ours, recurs = model in (None, *OTHERS, *RECURRENT), kind == "rnn-lm"  # the size is for us to choose
+    smallest = {"n_heads": MODEST[1], "d_model": MODEST[2]} if is_ours and not recurs else {}
     draft = Recipe.parse(override(table | {"model": named | smallest}, settings), "--set")
     n_chars = sum(len(document) for document in draft.data.read("train"))
     where = pick_device(device)
@@ -142,6 +144,9 @@ def plan_text(
     layers, heads, width, context, dropout, tokens, passes, lr = row
     by_letter = n_chars <= LETTERS and kind not in OTHERS  # a hidden letter is too easy to guess
     n_tokens = n_chars if by_letter else n_chars / 4
+    if recurs:
+        table["data"]["length"] = REACH
+        tokens = max(1, min(tokens, int(n_tokens / 10)) // REACH) * REACH  # each row goes on for ten steps at least
     steps = int(max(500, round(passes * n_tokens / tokens, -2)))
     every = int(max(50, min(1000, round(steps / 20, -1))))
     part = 2 * PART[where.type == "cuda"]
@@ -149,11 +154,14 @@ def plan_text(
     stacks = ["n_encoder_layers", "n_decoder_layers"] if kind == "t5" else ["n_layers"]
     sizes = {"n_heads": heads, "d_model": width, "d_ff": 4 * width, "max_length": context}
     sizes |= dict.fromkeys(stacks, layers) | ({} if kind in OTHERS else {"bias": False})
+    drop = {"dropout": dropout} if recurs else {"dropout": dropout, "attention_dropout": dropout}
+    if recurs:
+        sizes = {"n_layers": 2, "d_model": 2 * width}  # about as many parameters as the GPT of this row
     letters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
     pieces = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
     table |= {
         "text": {**(letters if by_letter else pieces), "whitespace": "collapse" if extra else "keep", "extra": extra},
-        "model": {"dropout": dropout, "attention_dropout": dropout, **named, **(sizes if is_ours else {})},
+        "model": {**drop, **named, **(sizes if is_ours else {})},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup": min(1000, max(50, steps // 20)), "floor": 0.05},
         "train": {
@@ -171,7 +179,8 @@ def plan_text(
     per_step = recipe.train.tokens * recipe.train.accumulation
     console.print(
         f"{n_chars:,} characters of training text: {recipe.model.preset or recipe.model.kind} of "
-        f"{layers_of(recipe.model)} layers and width {recipe.model.d_model}, context {recipe.model.max_length:,}, "
+        f"{layers_of(recipe.model)} layers and width {recipe.model.d_model}, "
+        f"{recipe.data.length or recipe.model.max_length:,} tokens at a time, "
         f"{recipe.text.kind} tokens, {per_step:,} of them a step, {recipe.train.steps:,} steps (about "
         f"{max(1, round(recipe.train.steps * per_step / n_tokens)):,} passes), peak learning rate "
         f"{recipe.optim.lr:g}, on {where}"

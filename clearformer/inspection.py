@@ -4,6 +4,7 @@ The model is built on torch's meta device, where tensors have shapes and no data
 
     linear           B·T · in · out
     attention        T·S · (K + N) a head: scores, then the mixing of values
+    recurrence       B·T · the sizes of all matrices
     everything else  counted as none: additions, norms and look-ups are cheap beside products
 """
 
@@ -18,6 +19,7 @@ from clearformer.data.batch import Tensors, blank
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
+from clearformer.layers.recurrent import Unrolled, Weights
 from clearformer.loading import build_model, bundled, read_recipe
 from clearformer.recipe import model_config, presets
 from clearformer.registry import names
@@ -59,25 +61,35 @@ def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
     """
     rows, handles = Rows(), []
 
-    def hook(name: str) -> Any:
+    def hook(name: str, owner: nn.Module) -> Any:
         def called(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
             first = output[0] if isinstance(output, tuple) else output  # recurrent layers return their state as well
-            width = module.in_features if isinstance(module, nn.Linear) else 0
-            rows.add(name, first, first.numel() * width, module)
+            rows.add(name, first, products(owner, first), owner)
 
         return called
 
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             module.core = CountingCore(name, module, rows)
+        elif type(module) is Unrolled:  # its matrices are read, not called
+            handles.append(module.register_forward_hook(hook(f"{name}.weights", module.weights)))
         elif any(True for _ in module.parameters(recurse=False)):
-            handles.append(module.register_forward_hook(hook(name)))
+            handles.append(module.register_forward_hook(hook(name, module)))
     model(batch)
     for name, module in model.named_modules():
         rows.rest(name, module)
     for handle in handles:
         handle.remove()
     return list(rows.by_name.values())
+
+
+def products(module: nn.Module, output: Tensor) -> int:
+    """The multiplications of a module that has weights of its own, given what it returned."""
+    if isinstance(module, nn.Linear):
+        return output.numel() * module.in_features
+    if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time
+        return output.shape[:-1].numel() * sum(p.numel() for p in module.parameters() if p.dim() == 2)
+    return 0
 
 
 class Rows:

@@ -17,6 +17,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "bert": "clearformer.models.bert:Bert",
         "classifier": "clearformer.models.classifier:Classifier",
         "gpt": "clearformer.models.gpt:GPT",
+        "rnn-lm": "clearformer.models.rnn:RNN",
         "t5": "clearformer.models.t5:T5",
         "transformer": "clearformer.models.transformer:Transformer",
     },

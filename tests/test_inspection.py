@@ -30,6 +30,20 @@ def test_shared_weights_are_counted_once_and_multiplied_each_time() -> None:
     assert (head["output"], head["parameters"], head["multiplications"]) == ([1, 7, 37000], 0, 7 * 128 * 37000)
 
 
+@pytest.mark.parametrize("cell", ["gru", "gru-simple"])
+def test_a_recurrence_multiplies_every_matrix_at_every_time(cell: str, tmp_path: Path) -> None:
+    """Two layers of width 200, G gates: G·200·200 twice a layer; torch's cells have two biases, the others one."""
+    (tmp_path / "recipe.toml").write_text(
+        f'[data]\ntrain.path = "a.txt"\n[model]\npreset = "lstm-ptb-small"\ncell = "{cell}"\n', encoding="utf-8"
+    )
+    found = inspect(tmp_path, 7)
+    (row,) = [layer for layer in found["layers"] if layer["name"] == "layers.weights"]
+    gates, biases = {"gru": (3, 2), "gru-simple": (2, 1)}[cell]
+    assert (row["output"], row["multiplications"]) == ([1, 7, 200], 7 * 2 * 2 * gates * 200 * 200)
+    assert row["parameters"] == 2 * gates * 200 * (200 + 200 + biases)
+    assert sum(layer["parameters"] for layer in found["layers"]) == found["parameters"]
+
+
 def test_the_papers_base_model_has_its_published_size() -> None:
     """Vaswani et al. 2017, table 3: 65 million with 37,000 words shared by both languages."""
     assert inspect("transformer-base")["parameters"] == pytest.approx(65e6, rel=0.05)

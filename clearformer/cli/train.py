@@ -58,13 +58,14 @@ def train(
 
     Pairs make a translator, text a language model, labelled texts a classifier.
 
-    On text, --model may name a GPT, a BERT or a T5. Without a recipe, everything is chosen from the data and said
-    aloud. The run folder is printed at the end.
+    On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5. Without a recipe, everything
+    is chosen from the data and said aloud. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv
     clearformer train --pairs train.en,train.de --dry-run
     clearformer train --text book.txt
+    clearformer train --text book.txt --model lstm
     clearformer train --text book.txt --model bert
     clearformer train --labels reviews.tsv
     clearformer train --labels names.conll

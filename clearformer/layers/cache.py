@@ -107,3 +107,28 @@ class DecodeState:
         self.paths = None if self.paths is None else self.paths[rows]
         if self.next.size(0) > 1:
             self.next, self.slots = self.next[rows], self.slots[rows]
+
+
+class RecurrentState:
+    """The decoding of B sentences with W branches each by a recurrent network: vectors, and nothing of their past.
+
+    vectors (…, B, W, D), W = 1 until the first step that branches. `memory` is what all branches of a sentence look at,
+    tensors (B, …), or None.
+    """
+
+    def __init__(self, vectors: Tensor, *memory: Tensor | None) -> None:
+        self.vectors, self.memory = vectors, memory
+
+    def branches(self, width: int) -> Tensor:
+        """The vectors of W branches: (…, B, W, D)."""
+        return self.vectors.expand(*self.vectors.shape[:-2], width, -1)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
+        shape = (1,) * (self.vectors.dim() - 3) + parents.shape + (1,)
+        self.vectors = torch.take_along_dim(self.vectors, parents.view(shape), dim=-2)
+
+    def keep(self, rows: Tensor) -> None:
+        """Let only these sentences stay. rows (B',) indices."""
+        self.vectors = self.vectors.index_select(-3, rows)
+        self.memory = tuple(None if part is None else part[rows] for part in self.memory)

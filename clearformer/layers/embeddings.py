@@ -1,6 +1,7 @@
 """Tokens to vectors, and vectors back to scores over tokens.
 
     x_t = E[token_t] · √D                    Vaswani et al. 2017, section 3.4
+    x_t = e_token, the unit vector           one-hot, for what learns a matrix of its own to read it with
     logits = h E' (+ b)                      the same E when the weights are tied (Press & Wolf 2017)
 
 Scaled by √D so that an embedding drawn with variance 1/D is as loud as the position that is added to it.
@@ -8,6 +9,8 @@ Scaled by √D so that an embedding drawn with variance 1/D is as loud as the po
 
 from math import sqrt
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -21,6 +24,17 @@ class TokenEmbedding(nn.Embedding):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return super().forward(tokens) * self.scale
+
+
+class OneHot(nn.Module):
+    """tokens (B, T) -> (B, T, V): 1 at the token's own place, 0 elsewhere. A matrix that reads it is a table."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.one_hot(tokens, self.vocab_size).to(torch.get_default_dtype())
 
 
 class Unembedding(nn.Linear):

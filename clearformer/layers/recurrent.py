@@ -7,6 +7,7 @@ Both have the same weights by the same names, torch's own (`weights.weight_hh_l1
 other loads. `recurrent` takes the fast one where there is one.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -48,8 +49,7 @@ class Unrolled(nn.Module):
         """Without `state`, from zeros. Where rows have `lengths` (B,), which may be 0, the rest of a row says zeros,
         and its last state is that at its own end; for the way back, at its beginning.
         """
-        # In the weights' own precision: under autocast cuDNN would compute in float16, where small gradients vanish.
-        with torch.autocast(x.device.type, enabled=False):
+        with own_precision(x.device.type):
             x = x.to(next(self.parameters()).dtype)
             n_passes = self.n_layers * len(self.ways)
             if state is None:
@@ -91,7 +91,7 @@ class Fused(Unrolled):
 
     def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         first = tuple(state.contiguous()) if self.cell.n_states > 1 else state[0].contiguous()
-        if lengths is None:
+        if lengths is None or lengths.is_meta:  # of shapes alone nothing can be packed
             x, last = self.weights(x, first)
             return x, self.joined(last)
         T, lengths = x.size(1), lengths.to("cpu", torch.int64)  # where packing wants them
@@ -118,6 +118,11 @@ class Weights(nn.Module):
                 for part, shape in (("weight_ih", [width]), ("weight_hh", [d_hidden]), ("bias_ih", [])):
                     drawn = nn.init.uniform_(torch.empty(n_gates * d_hidden, *shape), -(d_hidden**-0.5), d_hidden**-0.5)
                     self.register_parameter(f"{part}_l{layer}{way}", nn.Parameter(drawn))
+
+
+def own_precision(device: str) -> AbstractContextManager[object]:
+    """Inside, autocast is off: it would have cuDNN compute recurrences in float16, where small gradients vanish."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def recurrent(cell: str, *sizes: Any, **settings: Any) -> Unrolled:

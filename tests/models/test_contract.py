@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_heads": 5, "max_length": 11,
     },
     "gpt": {"vocab": V, "n_layers": 3, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
+    "rnn-lm": {"vocab": V, "n_layers": 3, "d_model": 10, "max_length": 11},
     "bert": {"vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
     "classifier": {
         "base": {"kind": "bert", "vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},

@@ -28,6 +28,9 @@ def case(name: str) -> tuple[Any, Any, Any]:
         sizes = {**SIZES, "vocab": 23, "n_layers": 1, "attention_dropout": 0.0}
         labels = tokens.where(tokens % 3 == 0, IGNORE)
         batch = EncoderBatch(tokens, tokens > 3, labels=labels, classes=torch.tensor([0, 1]))
+    elif name == "rnn-lm":
+        sizes = {"vocab": 23, "d_model": 10, "dropout": 0.0, "init": 0.3}
+        batch = TextBatch(tokens, tokens.flip(1), goes_on=torch.zeros(2, dtype=torch.bool))
     else:
         sizes = {**SIZES, "source_vocab": 23, "target_vocab": 23, "n_encoder_layers": 1, "n_decoder_layers": 1}
         batch = Batch(tokens, tokens > 3, tokens.flip(0), tokens)
@@ -38,7 +41,8 @@ def case(name: str) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks"), ("bert", "whole")]
+    ("name", "how"),
+    [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks"), ("bert", "whole"), ("rnn-lm", "whole")],
 )
 def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
     results = []

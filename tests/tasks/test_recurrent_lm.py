@@ -1,0 +1,146 @@
+"""A recurrent language model on running text, through the launch of a real training."""
+
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import clearformer
+from clearformer import launch
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.data.batch import TextBatch
+from clearformer.data.store import DocumentStore
+from clearformer.generation.gaps import fill, repair
+from clearformer.loading import load
+from clearformer.recipe import Recipe
+from clearformer.tasks import begin
+from clearformer.training.distributed import World
+
+RHYME = "one two buckle my shoe\nthree four knock at the door\n"
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    path.write_text(RHYME * 61)
+    return path
+
+
+def recipe(book: Path, kind: str = "char", **train: Any) -> Recipe:
+    settings = {"steps": 20, "tokens": 7 * 11, "validate_every": 10, "save_every": 10, "log_every": 5, "ema": 0.9}
+    table = {
+        "data": {"train": {"path": str(book)}, "held_out": 0.2, "held_out_test": 0.1, "length": 11},
+        "text": {"kind": kind, "min_frequency": 1} | ({"whitespace": "keep"} if kind == "char" else {}),
+        "model": {"preset": "lstm", "d_model": 37, "dropout": 0.1, "init": 0.2},
+        "optim": {"lr": 0.02},
+        "schedule": {"warmup": 5},
+        "train": settings | train,
+    }
+    return Recipe.parse(table, "test")
+
+
+@pytest.fixture(scope="module")
+def done(book, tmp_path_factory) -> Path:
+    """A model of words."""
+    out = tmp_path_factory.mktemp("run") / "rhyme"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "draw_curves", lambda *_: None)
+        launch.train(recipe(book, "word", steps=120, validate_every=40), out, device="cpu")
+    return out
+
+
+def test_everything_that_a_gpt_does(done: Path) -> None:
+    model = load(done)
+    assert model.generate(["one two"], max_new=4)[0][0].text == " buckle my shoe three"
+    assert model.generate(["one two", "knock"], max_new=4, beam=3)[1][0].text == " at the door one"
+    assert "".join(model.stream("three four", max_new=3)) == " knock at the"
+    right, wrong = model.score(["four knock at the door", "four knock at the shoe"])
+    assert right.logprob > wrong.logprob
+    assert fill(model, "three four ___ at the door")[0].word == "knock"
+    assert repair(model, "three knock at the door")[0].text == "three four knock at the door"
+
+
+def test_the_test_reads_the_whole_text_from_first_to_last(done: Path) -> None:
+    """The report, `evaluate --text` and one long pass by hand agree."""
+    import json
+
+    store = DocumentStore(done / "data" / "test.safetensors")
+    model = load(done).model
+    tokens = torch.from_numpy(store.tokens.astype("int64"))[None]
+    read = torch.cat([torch.tensor([[store.start_id]]), tokens[:, :-1]], dim=1)
+    logprobs = model(TextBatch(read, tokens)).log_softmax(-1)
+    loss = -logprobs.gather(2, tokens[:, :, None]).mean().item()
+    told = json.loads((done / "report.json").read_text())["test"]
+    assert told["loss"] == pytest.approx(loss, rel=1e-5)
+    assert (told["perplexity"], told["tokens"]) == (pytest.approx(exp(told["loss"])), tokens.numel())
+
+
+def test_evaluate_takes_other_text(done: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text(RHYME * 3)
+    told = clearformer.evaluate_text(done, tmp_path / "other.txt", device="cpu")
+    assert told["tokens"] == 3 * 11 + 1
+    assert told["perplexity"] < 2
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_cut_training_goes_on_bit_for_bit(book: Path, tmp_path: Path, accumulation: int) -> None:
+    """In the middle of an epoch, with a state that has been carried through ten steps, and validations in between."""
+    chosen = recipe(book, accumulation=accumulation, validate_every=5)
+    launch.train(chosen, tmp_path / "whole", device="cpu")
+    run = RunFolder(tmp_path / "again")
+    trainer, task = launch.set_up(chosen, run, torch.device("cpu"), World(), None)
+    steps = task.steps(World())
+    trainer.config = trainer.config.changed(steps=10)
+    trainer.schedule = trainer.schedule.changed(steps=20)
+    trainer.train(steps)
+    run.recipe.write_text(task.recipe.dump())
+    launch.train(task.recipe, run.path, resume=True, device="cpu")
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
+    assert {f"carried.{n}" for n in range(accumulation)} < ours.keys() == theirs.keys()
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+def test_the_state_tells(book: Path, tmp_path: Path) -> None:
+    """Forgotten at every batch, the same training goes another way: that the runs above agree says something."""
+    results = []
+    for forgets in (False, True):
+        trainer, task = launch.set_up(
+            recipe(book), RunFolder(tmp_path / str(forgets)), torch.device("cpu"), World(), None
+        )
+        inner = trainer.objective
+
+        def objective(model, batch, inner=inner, forgets=forgets):
+            return inner(model, replace(batch, goes_on=None) if forgets else batch)
+
+        trainer.objective = objective
+        trainer.train(task.steps(World()))
+        results.append(trainer.model.unembedding.weight.detach().clone())
+    assert not results[0].allclose(results[1], atol=1e-4)
+
+
+def test_documents_of_a_collection_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{a} and {b}\n" for a in "abcdefg" for b in "abcdefg"))
+    table = recipe(path).tables()
+    table["data"]["train"]["documents"] = "line"
+    task = begin(Recipe.parse(table, "test"), RunFolder(tmp_path / "run"))
+    task.prepare(None)
+    task.open()
+    batch = task.steps(World()).load(0, 1, World())[0][0]
+    assert batch.positions is not None
+    assert batch.goes_on.any()
+
+
+def test_train_text_without_configuration(book: Path, tmp_path: Path) -> None:
+    small = ["model.d_model=23", "train.steps=6", "train.validate_every=6", "train.log_every=6"]
+    chosen = clearformer.plan(text=book, model="lstm", device="cpu")
+    assert (chosen.model.kind, chosen.model.cell, chosen.model.n_layers) == ("rnn-lm", "lstm", 2)
+    assert chosen.train.tokens % chosen.data.length == 0
+    report = clearformer.train(text=book, model="gru", out=tmp_path / "run", settings=small, device="cpu")
+    assert report["steps"] == 6
+    assert load(tmp_path / "run").model.config.cell == "gru"
