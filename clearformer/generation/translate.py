@@ -152,23 +152,13 @@ class Translator:
 
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
-        """The cross-attention of every layer and head while `target` is decoded from `source`."""
+        """Where every layer and head looked while `target` was decoded from `source`."""
         pair = self.encode_sources([source])[0], self.encode(self.target_tokenizer, [target])[0]
-        decoder = getattr(self.model, "decoder", nn.Module())
-        every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
-        if not every:
+        looks = getattr(self.model, "looks", None)  # a model may tell by itself
+        found = looks(self.batch([pair])) if looks is not None else recorded(self.model, self.batch([pair]))
+        if found is None:
             raise ConfigError(f"{self.name} does not attend, so nothing can be aligned", "leave --align out")
-        cores = [layer.core for layer in every]  # each its own: a tuned layer may have one like no other's
-        recorders = [RecordingCore(core) for core in cores]
-        try:
-            for layer, recorder in zip(every, recorders):
-                layer.core = recorder
-            self.model(self.batch([pair]))
-        finally:
-            for layer, core in zip(every, cores):
-                layer.core = core
-        # Each block attends to itself, then across.
-        pattern = torch.stack([recorder.record[0][0] for recorder in recorders[1::2]])  # (L, H, T, S)
+        (pattern,) = found  # (L, H, T, S)
         return Alignment(
             [*self.source_tokenizer.pieces(pair[0]), "<eos>"],
             [*self.target_tokenizer.pieces(pair[1]), "<eos>"],
@@ -207,6 +197,25 @@ class Translator:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
         tok = self.target_tokenizer
         return pad_batch(sources, targets, tok.pad_id, self.start_id, tok.eos_id).to(self.device)
+
+
+def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
+    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None of what does not attend."""
+    decoder = getattr(model, "decoder", nn.Module())
+    every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
+    if not every:
+        return None
+    cores = [layer.core for layer in every]  # each its own: a tuned layer may have one like no other's
+    recorders = [RecordingCore(core) for core in cores]
+    try:
+        for layer, recorder in zip(every, recorders):
+            layer.core = recorder
+        model(batch)
+    finally:
+        for layer, core in zip(every, cores):
+            layer.core = core
+    across = recorders[1::2]  # each block attends to itself first
+    return torch.stack([recorder.record[0] for recorder in across], dim=1)
 
 
 def refuse_string(texts: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """torch.compile where it pays: on CUDA, where a small model spends its time launching kernels.
 
-    blocks   each block of a stack by itself: one graph serves all blocks of a kind, compiled in seconds
+    blocks   each block of a stack by itself: one graph serves all blocks of a kind, compiled in seconds; a module that
+             says `is_block`, such as the step of a recurrent decoder, likewise
     whole    the objective with the whole model inside: one graph, head and loss fused
 
 Only training runs compiled: decoding calls the model's own Python.
@@ -25,6 +26,8 @@ def compiled(objective: Objective, model: nn.Module, how: How) -> Objective:
             if isinstance(module, nn.ModuleList):
                 for block in module:
                     block.compile(dynamic=True)
+            elif getattr(module, "is_block", False):
+                module.compile(dynamic=True)
     if how != "whole":
         return objective
 
