@@ -32,6 +32,9 @@ SIZES: list[tuple[float, str, int, float, int, int, float]] = [
     (float("inf"), "transformer-base", 32_000, 0.1, 32768, 8, 1e-3),
 ]
 
+RNN_PAIRS = ("seq2seq", "bahdanau")  # names that say nothing of sizes
+WIDTHS = {"transformer-tiny": (256, 256), "transformer-small": (512, 256), "transformer-base": (1000, 620)}
+
 PART = {True: 8192, False: 4096}  # tokens a side that are computed at once, on CUDA and elsewhere: memory bounds them
 
 
@@ -56,6 +59,9 @@ def plan(
     n_parts = max(1, tokens // PART[pick_device(device).type == "cuda"])
     fits = {"dropout": dropout, "share": "decoder" if has_two else "all"}  # if the model knows such keys
     fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
+    if model in RNN_PAIRS:  # about the size of the Transformer of this row, which bears another rate
+        fits |= dict(zip(("d_model", "d_embedding"), WIDTHS[size]))
+        lr = 1e-3
     table |= {
         # A vocabulary of the size that the user asks for is meant; one of our choice may come out smaller.
         "text": {"kind": "bpe", "vocab_size": vocab, "strict": "vocab_size" in asked.get("text", {})},
@@ -147,6 +153,7 @@ def plan_text(
     if recurs:
         table["data"]["length"] = REACH
         tokens = max(1, min(tokens, int(n_tokens / 10)) // REACH) * REACH  # each row goes on for ten steps at least
+        lr *= 4
     steps = int(max(500, round(passes * n_tokens / tokens, -2)))
     every = int(max(50, min(1000, round(steps / 20, -1))))
     part = 2 * PART[where.type == "cuda"]

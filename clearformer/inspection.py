@@ -19,7 +19,7 @@ from clearformer.data.batch import Tensors, blank
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
-from clearformer.layers.recurrent import Unrolled, Weights
+from clearformer.layers.recurrent import Step, Unrolled, Weights
 from clearformer.loading import build_model, bundled, read_recipe
 from clearformer.recipe import model_config, presets
 from clearformer.registry import names
@@ -89,6 +89,8 @@ def products(module: nn.Module, output: Tensor) -> int:
         return output.numel() * module.in_features
     if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time
         return output.shape[:-1].numel() * sum(p.numel() for p in module.parameters() if p.dim() == 2)
+    if isinstance(module, Step):  # which returns a state of one vector or two
+        return output[0].shape[:-1].numel() * module.weight_hh.numel()
     return 0
 
 

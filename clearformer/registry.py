@@ -18,6 +18,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "classifier": "clearformer.models.classifier:Classifier",
         "gpt": "clearformer.models.gpt:GPT",
         "rnn-lm": "clearformer.models.rnn:RNN",
+        "seq2seq": "clearformer.models.seq2seq:Seq2Seq",
         "t5": "clearformer.models.t5:T5",
         "transformer": "clearformer.models.transformer:Transformer",
     },

@@ -64,6 +64,7 @@ def train(
     \b
     clearformer train --pairs train.tsv
     clearformer train --pairs train.en,train.de --dry-run
+    clearformer train --pairs train.tsv --model bahdanau
     clearformer train --text book.txt
     clearformer train --text book.txt --model lstm
     clearformer train --text book.txt --model bert

@@ -12,7 +12,7 @@ x stands for U x_t + b, what the input gives to each gate: computed for all time
 write [h, x] W' with one matrix for both; its two halves are W and U here.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -137,6 +137,7 @@ class NotesLSTM(LSTM):
         return m
 
 
+CellName = Literal["rnn", "rnn-notes", "gru-simple", "gru-notes", "gru", "lstm-notes", "lstm"]
 CELLS: dict[str, type[Cell]] = {
     "rnn": RNN,
     "rnn-notes": NotesRNN,

@@ -107,8 +107,21 @@ class Fused(Unrolled):
         return torch.stack(last) if self.cell.n_states > 1 else last[None]
 
 
+class Step(nn.Module):
+    """A cell by itself, for a decoder that must look between its steps: x (…, G·D), state (N, …, D) -> state."""
+
+    def __init__(self, cell: str, d_hidden: int) -> None:
+        super().__init__()
+        self.cell = CELLS[cell]
+        self.weight_hh = drawn(self.cell.n_gates * d_hidden, d_hidden, d_hidden=d_hidden)
+        self.bias_hh = drawn(self.cell.n_gates * d_hidden, d_hidden=d_hidden) if self.cell.kernel else None
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        return self.cell.step(x, state, self.weight_hh, self.bias_hh)
+
+
 class Weights(nn.Module):
-    """The matrices of a cell that torch does not have, named and drawn as torch's, U(−1/√D, 1/√D). One bias does."""
+    """The matrices of a cell that torch does not have, under torch's names. One bias does."""
 
     def __init__(self, n_gates: int, d_input: int, d_hidden: int, n_layers: int, ways: tuple[str, ...]) -> None:
         super().__init__()
@@ -116,8 +129,13 @@ class Weights(nn.Module):
             width = len(ways) * d_hidden if layer else d_input
             for way in ways:
                 for part, shape in (("weight_ih", [width]), ("weight_hh", [d_hidden]), ("bias_ih", [])):
-                    drawn = nn.init.uniform_(torch.empty(n_gates * d_hidden, *shape), -(d_hidden**-0.5), d_hidden**-0.5)
-                    self.register_parameter(f"{part}_l{layer}{way}", nn.Parameter(drawn))
+                    weight = drawn(n_gates * d_hidden, *shape, d_hidden=d_hidden)
+                    self.register_parameter(f"{part}_l{layer}{way}", weight)
+
+
+def drawn(*shape: int, d_hidden: int) -> nn.Parameter:
+    """U(−1/√D, 1/√D), as torch begins its own."""
+    return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_hidden**-0.5), d_hidden**-0.5))
 
 
 def own_precision(device: str) -> AbstractContextManager[object]:

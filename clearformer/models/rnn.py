@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from clearformer.config import Config
 from clearformer.data.batch import TextBatch
 from clearformer.layers.cache import RecurrentState
+from clearformer.layers.cells import CellName
 from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding
 from clearformer.layers.recurrent import Unrolled, recurrent
-
-CellName = Literal["rnn", "rnn-notes", "gru-simple", "gru-notes", "gru", "lstm-notes", "lstm"]
 
 
 class RNNConfig(Config):

@@ -29,6 +29,9 @@ SMALL: dict[str, dict[str, Any]] = {
         "pooling": "pooler",
         "n_classes": 3,
     },
+    "seq2seq": {
+        "source_vocab": V, "target_vocab": V, "attention": "additive", "d_model": 7, "d_embedding": 10,
+    },
     "t5": {
         "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
         "n_heads": 5, "d_head": 3,

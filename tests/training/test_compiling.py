@@ -31,6 +31,10 @@ def case(name: str) -> tuple[Any, Any, Any]:
     elif name == "rnn-lm":
         sizes = {"vocab": 23, "d_model": 10, "dropout": 0.0, "init": 0.3}
         batch = TextBatch(tokens, tokens.flip(1), goes_on=torch.zeros(2, dtype=torch.bool))
+    elif name == "seq2seq":
+        sizes = {"source_vocab": 23, "target_vocab": 23, "d_model": 7, "d_embedding": 10, "attention": "additive"}
+        sizes["dropout"] = 0.0
+        batch = Batch(tokens, torch.arange(7) < torch.tensor([[7], [3]]), tokens.flip(0), tokens)
     else:
         sizes = {**SIZES, "source_vocab": 23, "target_vocab": 23, "n_encoder_layers": 1, "n_decoder_layers": 1}
         batch = Batch(tokens, tokens > 3, tokens.flip(0), tokens)
@@ -40,10 +44,10 @@ def case(name: str) -> tuple[Any, Any, Any]:
     return model, objective(objective.Config()), batch
 
 
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [("transformer", "whole"), ("gpt", "whole"), ("gpt", "blocks"), ("bert", "whole"), ("rnn-lm", "whole")],
-)
+WHOLE = [(name, "whole") for name in ("transformer", "gpt", "bert", "rnn-lm")]
+
+
+@pytest.mark.parametrize(("name", "how"), [*WHOLE, ("gpt", "blocks"), ("seq2seq", "blocks")])
 def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
     results = []
     for chosen in ("off", how):

@@ -1,0 +1,151 @@
+"""The recurrent encoder–decoder: with attention Bahdanau et al. 2015, without it as Cho et al. 2014.
+
+    h_j = [→h_j; ←h_j]                           the source, read both ways
+    s_0 = tanh(W_s ←h_1)                         the way back has read it all when it comes to the first word
+    c_i = Σ_j α_ij h_j                           where to read (layers/additive.py); or the same c for every word,
+                                                 [→h_S; ←h_1], where there is no attention
+    s_i = cell(W E y_i−1 + C c_i, s_i−1)         the decoder
+    t_i = maxout(U_o s_i + V_o E y_i−1 + C_o c_i),  logits_i = W_o t_i
+
+The appendix of the paper, and the notes, have s_i−1 in t_i; its equation 4, and this, have s_i. With cell = "gru" the
+encoder runs on torch's fused kernel, whose relevance gate comes after the product; "gru-notes" is the paper's.
+"""
+
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearformer.config import Config
+from clearformer.data.batch import Batch
+from clearformer.layers.additive import AdditiveAttention, FixedContext, Memory
+from clearformer.layers.cache import RecurrentState
+from clearformer.layers.cells import CellName
+from clearformer.layers.embeddings import TokenEmbedding, Unembedding
+from clearformer.layers.init import xavier
+from clearformer.layers.recurrent import Step, own_precision, recurrent
+
+
+class Seq2SeqConfig(Config):
+    """[model] of kind "seq2seq". The defaults are the sizes of Bahdanau et al. 2015, whose t_i has 500."""
+
+    kind: Literal["seq2seq"] = "seq2seq"
+    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as bahdanau")
+    source_vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
+    target_vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
+    cell: CellName = Field("gru", description="its equation: layers/cells.py")
+    attention: Literal["none", "additive"] = "none"
+    d_model: int = Field(1000, gt=0, description="of the decoder, and of each direction of the encoder")
+    d_embedding: int = Field(620, gt=0, description="of words, and of what the head reads")
+    d_align: int | None = Field(None, gt=0, description="of the alignment; d_model if not given")
+    share: Literal["none", "decoder", "embeddings", "all"] = Field(
+        "none", description="tables that are one: none; head = target; target = source; head = target = source"
+    )
+    dropout: float = Field(0.2, ge=0, lt=1, description="on embeddings, on the memory and on what the head reads")
+    max_length: int = Field(512, gt=0, description="tokens a side; longer texts are cut")
+
+    def model_post_init(self, _: object) -> None:
+        if self.share in ("embeddings", "all") and self.source_vocab != self.target_vocab:
+            raise ValueError(f'share = "{self.share}" needs one vocabulary for both sides; set share = "decoder"')
+
+
+class Seq2Seq(nn.Module):
+    """source (B, S), target (B, T) -> logits (B, T, V): at each position, scores for the next target token."""
+
+    Config = Seq2SeqConfig
+    task = "translation"
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config, D, E = config, config.d_model, config.d_embedding
+        self.encoder = recurrent(config.cell, E, D, bidirectional=True)
+        self.decoder = Decoder(config)
+        self.bridge = nn.Linear(D, self.encoder.cell.n_states * D)  # W_s
+        self.readout = nn.Linear(D + E + 2 * D, 2 * E)  # U_o, V_o and C_o side by side
+        self.apply(xavier)
+        embedding = partial(TokenEmbedding, d_model=E, scale=False)
+        self.target_embedding = embedding(config.target_vocab)
+        is_shared = config.share in ("embeddings", "all")
+        self.source_embedding = self.target_embedding if is_shared else embedding(config.source_vocab)
+        tied = self.target_embedding if config.share in ("decoder", "all") else None
+        self.unembedding = Unembedding(E, config.target_vocab, tied=tied)  # W_o
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.head(self.hidden(batch))
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """t_1 … t_T (B, T, E): the loop over target words does only what must be done word by word."""
+        words, states, contexts, _ = self.unroll(batch)
+        return self.say(states, words, contexts)
+
+    def looks(self, batch: Batch) -> Tensor | None:
+        """Where the decoder looked while it wrote the target, (B, L, H, T, S), both 1 here; None if nowhere."""
+        *_, patterns = self.unroll(batch)
+        return None if patterns[0] is None else torch.cat(patterns, dim=1)[:, None, None]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return self.unembedding(hidden)
+
+    def unroll(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, list[Any]]:
+        """E y (B, T, E), s (B, T, D), c (B, T, 2D), and the alignment (B, 1, S) of each word."""
+        state, memory = self.encode(batch.source, batch.source_mask)
+        words = self.dropout(self.target_embedding(batch.target))
+        states, contexts, patterns = [], [], []
+        with own_precision(words.device.type):
+            for x in self.decoder.words(words).split(1, dim=1):
+                state, context, pattern = self.decoder(x, state, *memory)
+                states.append(self.encoder.cell.read(state))
+                contexts.append(context)
+                patterns.append(pattern)
+        return words, torch.cat(states, dim=1), torch.cat(contexts, dim=1), patterns
+
+    def encode(self, source: Tensor, source_mask: Tensor | None) -> tuple[Tensor, Memory]:
+        """source (B, S), source_mask (B, S) True at tokens -> the state s_0 (N, B, 1, D), and what is looked at."""
+        x = self.dropout(self.source_embedding(source))
+        read, last = self.encoder(x, None, None if source_mask is None else source_mask.sum(1))
+        ends = [self.encoder.cell.read(last[:, way]) for way in (0, 1)]  # →h_S, ←h_1: (B, D) each
+        with own_precision(x.device.type):
+            state = torch.tanh(self.bridge(ends[1])).unflatten(1, (-1, 1, self.config.d_model)).transpose(0, 1)
+            summary = self.dropout(torch.cat(ends, dim=1))
+            return state, self.decoder.attn.remember(self.dropout(read), summary, source_mask)
+
+    def say(self, states: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
+        """s_i (B, T, D), E y_i−1 (B, T, E), c_i (B, T, 2D) -> t_i (B, T, E): of every two features, the larger."""
+        pairs = self.readout(torch.cat([states, words, contexts], dim=2)).unflatten(2, (-1, 2))
+        return self.dropout(pairs.amax(-1))
+
+    def start(self, source: Tensor, source_mask: Tensor | None) -> RecurrentState:
+        state, memory = self.encode(source, source_mask)
+        return RecurrentState(state, *memory)
+
+    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """One token on each of W branches of B sentences: tokens (B, W) -> logits (B, W, V)."""
+        words = self.target_embedding(tokens)  # (B, W, E)
+        with own_precision(words.device.type):
+            before = state.branches(tokens.size(1))
+            state.vectors, context, _ = self.decoder(self.decoder.words(words), before, *state.memory)
+        return self.head(self.say(self.encoder.cell.read(state.vectors), words, context)), state
+
+
+class Decoder(nn.Module):
+    """One word: x = W E y (B, W, G·D), state (N, B, W, D) -> the next state, the context (B, W, 2D), the alignment."""
+
+    is_block = True
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        D = config.d_model
+        attends = config.attention == "additive"
+        self.attn: Any = AdditiveAttention(D, 2 * D, config.d_align or D) if attends else FixedContext()
+        self.recur = Step(config.cell, D)
+        self.words = nn.Linear(config.d_embedding, self.recur.cell.n_gates * D)  # W
+        self.context = nn.Linear(2 * D, self.recur.cell.n_gates * D, bias=False)  # C
+
+    def forward(
+        self, x: Tensor, state: Tensor, keys: Tensor | None, memory: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        context, pattern = self.attn(self.recur.cell.read(state), keys, memory, mask)
+        return self.recur(x + self.context(context), state), context, pattern
