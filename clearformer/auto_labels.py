@@ -14,6 +14,7 @@ from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
 from clearformer.loading import read_recipe
 from clearformer.recipe import Recipe, model_key, override, task_of
+from clearformer.registry import resolve
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import SAID, Method, rate_for
@@ -64,7 +65,8 @@ def plan_labels(
     inner = recipe.model.base
     console.print(
         f"{n:,} labelled texts of {n_chars / n:.0f} characters: a classifier on a {inner.preset or inner.kind} of "
-        f"{inner.n_layers} layers and width {inner.d_model}, dropout {inner.dropout:g}, at most "
+        f"{f'{inner.n_layers} layers and ' if hasattr(inner, 'n_layers') else ''}width {inner.d_model}, "
+        f"dropout {inner.dropout:g}, at most "
         f"{recipe.text.vocab_size:,} {recipe.text.kind} pieces, {recipe.train.tokens:,} tokens a step, "
         f"{recipe.train.steps:,} steps, peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
     )
@@ -138,8 +140,9 @@ def survey_labels(recipe: Recipe) -> tuple[int, int]:
 
 
 def pooling_of(kind: str, by_word: bool) -> str:
-    """What speaks for a text that this kind of network reads; nothing does where every word is judged."""
-    return "none" if by_word else "last" if task_of("model", kind) == "causal-lm" else "mean"
+    """What speaks for a text that this kind of network reads, if it does not say; nothing where words are judged."""
+    usual = "last" if task_of("model", kind) == "causal-lm" else "mean"
+    return "none" if by_word else str(getattr(resolve("model", kind), "pooling", usual))
 
 
 def mean_tokens(n: int, n_chars: int) -> float:

@@ -5,6 +5,7 @@ The model is built on torch's meta device, where tensors have shapes and no data
     linear           B·T · in · out
     attention        T·S · (K + N) a head: scores, then the mixing of values
     recurrence       B·T · the sizes of all matrices
+    convolution      B·T · the size of a filter, for each filter
     everything else  counted as none: additions, norms and look-ups are cheap beside products
 """
 
@@ -87,6 +88,8 @@ def products(module: nn.Module, output: Tensor) -> int:
     """The multiplications of a module that has weights of its own, given what it returned."""
     if isinstance(module, nn.Linear):
         return output.numel() * module.in_features
+    if isinstance(module, nn.Conv1d):
+        return output.numel() * module.weight[0].numel()
     if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time
         return output.shape[:-1].numel() * sum(p.numel() for p in module.parameters() if p.dim() == 2)
     if isinstance(module, Step):  # which returns a state of one vector or two

@@ -15,11 +15,13 @@ from clearformer.errors import ConfigError, suggest
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {
         "bert": "clearformer.models.bert:Bert",
+        "birnn": "clearformer.models.birnn:BiRNN",
         "classifier": "clearformer.models.classifier:Classifier",
         "gpt": "clearformer.models.gpt:GPT",
         "rnn-lm": "clearformer.models.rnn:RNN",
         "seq2seq": "clearformer.models.seq2seq:Seq2Seq",
         "t5": "clearformer.models.t5:T5",
+        "textcnn": "clearformer.models.textcnn:TextCNN",
         "transformer": "clearformer.models.transformer:Transformer",
     },
     "objective": {

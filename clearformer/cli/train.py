@@ -58,8 +58,9 @@ def train(
 
     Pairs make a translator, text a language model, labelled texts a classifier.
 
-    On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5. Without a recipe, everything
-    is chosen from the data and said aloud. The run folder is printed at the end.
+    On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5; on pairs, bahdanau; on
+    labelled texts, bigru or textcnn. Without a recipe, everything is chosen from the data and said aloud. The run
+    folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv
@@ -69,6 +70,7 @@ def train(
     clearformer train --text book.txt --model lstm
     clearformer train --text book.txt --model bert
     clearformer train --labels reviews.tsv
+    clearformer train --labels reviews.tsv --model bigru
     clearformer train --labels names.conll
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k

@@ -8,7 +8,9 @@ What speaks for a text is for `pooling` to say:
     first     h_1, the token that opens the text                       BERT's CLS
     pooler    tanh(W h_1), as the base learnt it with next sentences   BERT
     mean      the mean over real tokens                                Reimers & Gurevych 2019
+    max       of each feature the largest, over real tokens            Kim 2014
     last      h_n, the last real token, the only one that has read all when reading goes from left to right
+    ends      →h_n and ←h_1, the last states of a network that reads both ways
     none      nothing does: every position is judged by itself
 """
 
@@ -28,7 +30,7 @@ from clearformer.registry import resolve
 HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no words are said
 TASKS = ("masked-lm", "causal-lm")  # of the networks that can be read from
 
-Pooling = Literal["first", "pooler", "mean", "last", "none"]
+Pooling = Literal["first", "pooler", "mean", "max", "last", "ends", "none"]
 
 
 class ClassifierConfig(Config):
@@ -55,10 +57,12 @@ class ClassifierConfig(Config):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         if getattr(schema, "task", None) not in TASKS:
-            raise ValueError(f"a {table['kind']} cannot be read from; choose a bert or a gpt")
+            raise ValueError(f"a {table['kind']} cannot be read from; choose a bert, a gpt, a birnn or a textcnn")
         known = schema.Config.model_fields
         if info.data.get("pooling") == "pooler" and "pooler" not in known:
             raise ValueError(f"a {table['kind']} has no pooler; choose another pooling")
+        if info.data.get("pooling") == "ends" and table["kind"] != "birnn":
+            raise ValueError(f"a {table['kind']} does not read both ways apart; choose another pooling")
         wanted = HEADLESS | {"pooler": info.data.get("pooling") == "pooler"}
         return schema.Config(**table | {key: value for key, value in wanted.items() if key in known})
 
@@ -128,4 +132,14 @@ def pool_last(hidden: Tensor, mask: Tensor | None) -> Tensor:
     return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
 
 
-POOLS = {"first": pool_first, "mean": pool_mean, "last": pool_last}
+def pool_max(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return (hidden if mask is None else hidden.masked_fill(~mask[:, :, None], float("-inf"))).amax(1)
+
+
+def pool_ends(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """hidden (B, T, 2D): forwards, then backwards."""
+    forwards, backwards = hidden.chunk(2, dim=2)
+    return torch.cat([pool_last(forwards, mask), pool_first(backwards, mask)], dim=1)
+
+
+POOLS = {"first": pool_first, "mean": pool_mean, "max": pool_max, "last": pool_last, "ends": pool_ends}

@@ -19,6 +19,7 @@ from clearformer.layers.cache import RecurrentState
 from clearformer.layers.cells import CellName
 from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding
 from clearformer.layers.recurrent import Unrolled, recurrent
+from clearformer.models.bert import there
 
 
 class RNNConfig(Config):
@@ -82,8 +83,7 @@ class RNN(nn.Module):
         return self.dropout(x), state
 
     def head(self, hidden: Tensor) -> Tensor:
-        assert self.unembedding is not None, "a model without word_head says nothing"
-        return self.unembedding(hidden)
+        return there(self.unembedding, "word_head")(hidden)
 
     def start(self, tokens: Tensor, mask: Tensor | None) -> RecurrentState:
         """Read the prompts: tokens (B, S), which may be none, mask (B, S) True at tokens, then padding."""

@@ -43,7 +43,7 @@ class ClassificationTask:
         if recipe.model.pooling == "none":
             raise ConfigError(
                 'model.pooling = "none" judges every token, but a labelled file says what whole texts are',
-                'choose mean, first, pooler or last; or, for labelled words, objective.kind = "token-classification"',
+                'choose mean, max, last or another; or, for labelled words, objective.kind = "token-classification"',
             )
         return recipe
 

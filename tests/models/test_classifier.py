@@ -8,7 +8,15 @@ import torch
 from clearformer.data.batch import EncoderBatch, TextBatch
 from clearformer.errors import ConfigError
 from clearformer.models.bert import BertConfig
-from clearformer.models.classifier import Classifier, ClassifierConfig, pool_first, pool_last, pool_mean
+from clearformer.models.classifier import (
+    Classifier,
+    ClassifierConfig,
+    pool_ends,
+    pool_first,
+    pool_last,
+    pool_max,
+    pool_mean,
+)
 from clearformer.models.gpt import GPTConfig
 
 SIZES: dict[str, Any] = {
@@ -42,6 +50,14 @@ def test_pooling_by_hand() -> None:
     assert pool_last(hidden, mask).tolist() == [[3, 30], [2, 20]]
     assert pool_mean(hidden[:1], None).tolist() == [[4, 40]]
     assert pool_last(hidden[:1], None).tolist() == [[8, 80]]
+    assert pool_max(hidden, mask).tolist() == [[3, 30], [2, 20]]
+    assert pool_max(hidden[:1], None).tolist() == [[8, 80]]
+    assert pool_ends(hidden, mask).tolist() == [[3, 10], [2, 20]]
+
+
+def test_only_what_reads_both_ways_apart_has_two_ends() -> None:
+    with pytest.raises(ConfigError, match="a bert does not read both ways apart"):
+        ClassifierConfig.parse({"base": {"kind": "bert"}, "pooling": "ends"}, "[model]")
 
 
 @every_case

@@ -23,6 +23,8 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "gpt": {"vocab": V, "n_layers": 3, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
     "rnn-lm": {"vocab": V, "n_layers": 3, "d_model": 10, "max_length": 11},
+    "birnn": {"vocab": V, "n_layers": 2, "d_model": 10, "d_embedding": 7},
+    "textcnn": {"vocab": V, "widths": (2, 3), "d_model": 10, "d_embedding": 7},
     "bert": {"vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},
     "classifier": {
         "base": {"kind": "bert", "vocab": V, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11},

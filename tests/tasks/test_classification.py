@@ -349,3 +349,24 @@ def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Pat
         with pytest.raises(CheckpointError, match=said):
             merge(runs[method], tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("model", ["bigru", "textcnn", "lstm"])
+def test_other_networks_learn_the_rule_too(reviews: Path, tmp_path: Path, model: str) -> None:
+    """Without configuration: a bidirectional GRU, the notes' CNN, and a language model's network, read at its end."""
+    small = [
+        "train.steps=120",
+        "train.tokens=512",
+        "train.validate_every=60",
+        "optim.lr=0.01",
+        "model.base.dropout=0.1",
+    ]
+    sizes = [f"model.base.d_model={36 if model == 'textcnn' else 38}"]
+    sizes += [] if model == "lstm" else ["model.base.d_embedding=29"]
+    report = clearformer.train(
+        labels=reviews, model=model, settings=[*small, *sizes], out=tmp_path / "run", device="cpu"
+    )
+    assert report["valid"]["accuracy"] > 0.95
+    told = clearformer.classify(tmp_path / "run", ["the fine old plot", "a dull scene and a story"])
+    assert [row["label"] for row in told] == ["good", "bad"]
+    assert clearformer.embed(tmp_path / "run", ["a film"]).shape == (1, int(sizes[0].split("=")[1]))
