@@ -1,5 +1,9 @@
 """A recurrent language model on running text, through the launch of a real training."""
 
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from math import exp
 from pathlib import Path
@@ -121,6 +125,35 @@ def test_the_state_tells(book: Path, tmp_path: Path) -> None:
         trainer.train(task.steps(World()))
         results.append(trainer.model.unembedding.weight.detach().clone())
     assert not results[0].allclose(results[1], atol=1e-4)
+
+
+def run_ranks(arguments: list[str], size: int) -> None:
+    """`clearformer train …` on so many processes, as torchrun would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "clearformer", "train", *arguments, "--device", "cpu"]
+    ranks = [
+        subprocess.Popen(command, env={**common, "WORLD_SIZE": str(size), "RANK": str(rank)}, stderr=subprocess.DEVNULL)
+        for rank in range(size)
+    ]
+    assert [rank.wait(200) for rank in ranks] == [0] * size
+
+
+@pytest.mark.slow
+def test_two_ranks_carry_what_one_carries_in_two_blocks(book: Path, tmp_path: Path) -> None:
+    """Straight on one rank; and ten steps on two, the rest on one."""
+    (tmp_path / "recipe.toml").write_text(recipe(book, "char", precision="float64").dump(), encoding="utf-8")
+    plain = [str(tmp_path / "recipe.toml"), "--set", "model.dropout=0", "--set", "schedule.steps=20"]
+    two = ["--set", "train.accumulation=2"]
+    run_ranks([*plain, *two, "--out", str(tmp_path / "one")], 1)
+    run_ranks([*plain, "--set", "train.steps=10", "--out", str(tmp_path / "two")], 2)
+    run_ranks(["--resume", *two, "--set", "train.steps=20", "--out", str(tmp_path / "two")], 1)
+    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("one", "two"))
+    assert {"carried.0", "carried.1"} < ours.keys() == theirs.keys()
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-6, atol=1e-9)
 
 
 def test_documents_of_a_collection_stay_apart(tmp_path: Path) -> None:
