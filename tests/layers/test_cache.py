@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from clearformer.layers.cache import DecodeState, KVCache
+from clearformer.layers.cache import DecodeState, KVCache, RecurrentState
 from clearformer.layers.masks import Mask
 
 B, G, K, N = 3, 2, 5, 7
@@ -126,3 +126,22 @@ def test_prompts_of_one_length_need_no_mask() -> None:
     tree.read(3, None)
     where, mask = tree.grow(2, 1)
     assert (where.tolist(), mask) == ([[3]], None)
+
+
+# RecurrentState
+
+
+def test_vectors_follow_their_branches_and_leave_with_their_sentences() -> None:
+    """Two layers of three sentences; each vector says its sentence, the branch it came from, and its layer."""
+    memory = torch.arange(B)[:, None]
+    state = RecurrentState(torch.zeros(2, B, 1, K), memory, None)
+    assert state.branches(4).shape == (2, B, 4, K)
+    layers, rows, branches = torch.meshgrid(torch.arange(2), torch.arange(B), torch.arange(2), indexing="ij")
+    state.vectors = (100 * rows + 10 * branches + layers)[..., None].expand(-1, -1, -1, K)
+    state.reorder(torch.tensor([[1, 1, 0], [0, 0, 1], [1, 0, 1]]))
+    assert state.vectors[0, :, :, 0].tolist() == [[10, 10, 0], [100, 100, 110], [210, 200, 210]]
+    assert state.vectors[1].equal(state.vectors[0] + 1)
+    state.keep(torch.tensor([2, 0]))
+    assert state.vectors[0, :, :, 3].tolist() == [[210, 200, 210], [10, 10, 0]]
+    assert state.memory[0] is not None
+    assert (state.memory[0].tolist(), state.memory[1]) == ([[2], [0]], None)

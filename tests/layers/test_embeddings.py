@@ -3,7 +3,7 @@ from math import sqrt
 import pytest
 import torch
 
-from clearformer.layers.embeddings import TokenEmbedding, Unembedding
+from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding
 
 V, D = 1009, 64
 
@@ -14,6 +14,16 @@ def test_a_token_is_its_row_times_the_root_of_the_width() -> None:
     assert embedding(tokens).equal(embedding.weight[tokens] * 2)
     unscaled = TokenEmbedding(7, 4, scale=False)
     assert unscaled(tokens).equal(unscaled.weight[tokens])
+
+
+def test_the_notes_bad_in_one_hot_vectors() -> None:
+    """b, a, d of 26 letters; a matrix times such a vector is one of its columns."""
+    vectors = OneHot(26)(torch.tensor([[1, 0, 3]]))
+    assert vectors.shape == (1, 3, 26)
+    assert vectors.nonzero()[:, 1:].tolist() == [[0, 1], [1, 0], [2, 3]]
+    assert vectors.sum().item() == 3
+    W = torch.randn(5, 26)
+    assert (vectors @ W.T)[0].equal(W[:, [1, 0, 3]].T)
 
 
 def test_an_embedding_is_as_loud_as_a_position() -> None:
