@@ -32,6 +32,7 @@ _WHERE = {
     "load": "clearformer.loading:load",
     "merge": "clearformer.exchange:merge",
     "plan": "clearformer.verbs:plan",
+    "plot": "clearformer.claims.figures:plot",
     "register": "clearformer.registry:register",
     "repair": "clearformer.verbs:repair",
     "score": "clearformer.verbs:score",

@@ -19,7 +19,7 @@ RANKS = [
     ["objectives", "generation", "reading", "tuning"],
     ["training", "evaluation", "lens", "interop", "plots"],
     ["recipe"],
-    ["prepare", "diagnosis"],
+    ["prepare", "diagnosis", "claims"],
     ["loading"],
     ["tasks"],
     ["launch", "inspection", "auto", "auto_labels", "exchange"],

@@ -4,9 +4,10 @@ try:
     from clearformer.plots.attention import plot_attention
     from clearformer.plots.curves import plot_curves
     from clearformer.plots.lines import plot_lines
+    from clearformer.plots.optimizers import plot_optimizers
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("matplotlib"):
         raise
     raise MachineError("pictures need matplotlib, which is not installed", "pip install 'clearformer[plots]'") from None
 
-__all__ = ["plot_attention", "plot_curves", "plot_lines"]
+__all__ = ["plot_attention", "plot_curves", "plot_lines", "plot_optimizers"]

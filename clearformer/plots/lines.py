@@ -2,47 +2,60 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from clearformer.errors import DataError
-from clearformer.plots.style import BLUE, INK, MUTED, ORANGE, picture
+from clearformer.plots.style import COLOURS, picture
 
-COLOURS = (BLUE, ORANGE, INK, MUTED)
+Scale = Literal["linear", "log"]
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # a name and its (x, y)
+
 DASHES = ("-", "--", ":", "-.")
+FEW = 30  # points up to which each is marked
 
 
 def plot_lines(
-    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    series: Series,
     across: str,
     up: str,
     path: Path | str,
-    scale: Literal["linear", "log"] = "linear",
+    scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
 ) -> Path:
-    """One line for each name: its (x, y). `across` and `up` say what the axes are, `limits` where the upright one ends.
-
-    Colours repeat after four, with another dash.
-    """
+    """One line for each name. `across` and `up` say what the axes are, `limits` where the upright one ends."""
     if not any(len(x) for x, _ in series.values()):
         raise DataError("nothing to draw: every line is empty", "give at least one point")
     with picture(path, 4.6, 3.0) as figure:
         ax = figure.subplots()
-        for i, (name, (x, y)) in enumerate(series.items()):
-            dash = DASHES[i // len(COLOURS) % len(DASHES)]
-            look: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "linestyle": dash}
-            ax.plot(x, y, linewidth=1.3, marker="o", markersize=3, label=name, **look)
-        ax.set_xscale(scale)
-        if scale == "linear":
-            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        else:  # matplotlib's own labels are powers of ten in mathematical type, which is switched off
-            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
+        draw_lines(ax, series, across, up, scale)
         if limits is not None:
             ax.set_ylim(*limits)
-        ax.set_xlabel(across)
-        ax.set_ylabel(up)
-        ax.grid(axis="y")
         ax.legend()
     return Path(path)
+
+
+def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "linear") -> None:
+    """The lines by themselves, on axes of the caller's. Colours repeat after eight, with another dash."""
+    for i, (name, (x, y)) in enumerate(series.items()):
+        dash, colour = DASHES[i // len(COLOURS) % len(DASHES)], COLOURS[i % len(COLOURS)]
+        mark = "o" if len(x) <= FEW else ""
+        ax.plot(x, y, linewidth=1.3, marker=mark, markersize=3, label=name, color=colour, linestyle=dash)
+    ax.set_xscale(scale)
+    if scale == "linear":
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    else:  # matplotlib's own labels are powers of ten in mathematical type, which is switched off
+        ax.xaxis.set_major_formatter("{x:,.0f}" if ax.get_xlim()[1] > 1 else "{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel(across)
+    ax.set_ylabel(up)
+    ax.grid(axis="y")
+
+
+def by_logarithm(ax: Axes) -> None:
+    """Heights by their logarithm, each written as a number: the house style has no formulas."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(NullFormatter())

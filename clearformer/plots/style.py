@@ -1,4 +1,4 @@
-"""The look every picture shares: a quiet page, two colours, one way to save."""
+"""The look every picture shares: a quiet page, a few colours, one way to save."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from clearformer.errors import ConfigError
 
 INK, MUTED, RULE = "#2b2d33", "#7a7e87", "#e4e6ea"
 BLUE, ORANGE = "#2f5d8c", "#d9822b"  # told apart in grey and by colour-blind readers too
+COLOURS = (BLUE, ORANGE, "#3a8f6a", "#b5423c", "#8067a9", "#5fa8d3", "#d58bb0", INK)
 
 STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
@@ -41,16 +42,22 @@ STYLE: dict[Any, Any] = {
 }
 
 
+def suffix_of(path: Path | str) -> str:
+    """The kind of picture that a name asks for: png or svg."""
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        raise ConfigError(f"cannot draw {path}: its suffix is `{path.suffix}`", "end the name in .png or .svg")
+    return kind
+
+
 @contextmanager
 def picture(path: Path | str, width: float, height: float) -> Iterator[Figure]:
     """An empty figure in the house style, `width` by `height` inches, written to `path` when the block ends.
 
     The suffix chooses PNG or SVG. There is no pyplot here: nothing is left open, and threads do not share a figure.
     """
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg"):
-        raise ConfigError(f"cannot draw {path}: its suffix is `{path.suffix}`", "end the name in .png or .svg")
+    path, kind = Path(path), suffix_of(path)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure

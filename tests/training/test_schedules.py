@@ -38,3 +38,12 @@ def test_squares_of_inverse_sqrt_do_not_converge():
     schedule = ScheduleConfig(kind="inverse-sqrt", warmup=5)
     octave = [schedule.factor(k, 1) ** 2 for k in range(10_001, 20_001)]
     assert sum(octave) == pytest.approx(5 * math.log(2), rel=1e-3)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_linear_meets_one_of_robbins_and_monros_conditions_at_most(floor):
+    """Beyond the end it stays where it is: at 0 nothing is added to Σ ε_k, above it each step adds to Σ ε_k²."""
+    schedule = ScheduleConfig(kind="linear", warmup=0, floor=floor)
+    beyond = [schedule.factor(k, 100) for k in range(101, 1_101)]
+    assert sum(beyond) == pytest.approx(1000 * floor)
+    assert sum(rate**2 for rate in beyond) == pytest.approx(1000 * floor**2)

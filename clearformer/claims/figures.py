@@ -1,0 +1,31 @@
+"""The claims of the notes by name: what computes each, and what draws the numbers that come of it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearformer import plots
+from clearformer.claims import optimizers
+from clearformer.errors import ConfigError, suggest
+from clearformer.plots.style import suffix_of
+
+
+class Figure(NamedTuple):
+    compute: Callable[[int], dict[str, Any]]  # from a seed
+    draw: Callable[[Mapping[str, Any], Path | str], Path]
+
+
+FIGURES = {
+    "optimizers": Figure(optimizers.race, plots.plot_optimizers),
+}
+
+
+def plot(name: str, out: Path | str | None = None, seed: int = 0) -> dict[str, Any]:
+    """Compute a claim and draw it as a PNG or SVG file, by default NAME.png; returns the numbers that are drawn."""
+    if name not in FIGURES:
+        raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
+    out = Path(out or f"{name}.png")
+    suffix_of(out)  # before anything is computed
+    numbers = FIGURES[name].compute(seed)
+    FIGURES[name].draw(numbers, out)
+    return {"picture": str(out), **numbers}

@@ -1,0 +1,34 @@
+"""clearformer plot"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Json
+
+
+@app.command()
+def plot(
+    name: Annotated[str, typer.Argument(metavar="FIGURE", help="optimizers.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of whatever is drawn at random.")] = 0,
+    json: Json = False,
+) -> None:
+    """Draw a claim of the course notes, computed here and now.
+
+    --json prints the numbers that are drawn.
+
+    \b
+    clearformer plot optimizers
+    clearformer plot optimizers --out race.svg --json > race.json
+    """
+    from json import dumps
+
+    from clearformer.claims.figures import plot as draw
+
+    numbers = draw(name, out, seed)
+    print(dumps(numbers, ensure_ascii=False) if json else f"{numbers['picture']}: {numbers['title']}")
