@@ -3,11 +3,22 @@ from clearformer.errors import MachineError
 try:
     from clearformer.plots.attention import plot_attention
     from clearformer.plots.curves import plot_curves
+    from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.optimizers import plot_optimizers
+    from clearformer.plots.positions import plot_positions
+    from clearformer.plots.schedules import plot_schedules
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("matplotlib"):
         raise
     raise MachineError("pictures need matplotlib, which is not installed", "pip install 'clearformer[plots]'") from None
 
-__all__ = ["plot_attention", "plot_curves", "plot_lines", "plot_optimizers"]
+__all__ = [
+    "plot_attention",
+    "plot_curves",
+    "plot_level_sets",
+    "plot_lines",
+    "plot_optimizers",
+    "plot_positions",
+    "plot_schedules",
+]

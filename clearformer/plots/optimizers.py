@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from clearformer.plots.contours import draw_contours
 from clearformer.plots.lines import by_logarithm, draw_lines
 from clearformer.plots.style import BLUE, COLOURS, INK, MUTED, ORANGE, picture
 
-FAINT = "#c9ced6"  # of the contours
 LOWEST = 1e-6  # of the heights, which are drawn by their logarithm
 
 
@@ -39,17 +39,11 @@ def plot_optimizers(numbers: Mapping[str, Any], path: Path | str) -> Path:
 
 
 def draw_paths(ax: Axes, surface: Mapping[str, Any]) -> None:
-    """Contours that crowd together towards the lowest point, and where each racer has stood after each update."""
-    heights = np.array(surface["height"])
-    levels = heights.min() + np.ptp(heights) * np.linspace(0, 1, 16) ** 2
-    ax.contour(surface["x"], surface["y"], heights, levels, colors=FAINT, linewidths=0.7, linestyles="solid")
+    """Where each racer has stood after each update."""
+    draw_contours(ax, surface)
     for colour, run in zip(COLOURS, surface["runs"].values()):
-        x, y = np.array(run["path"]).T
-        ax.plot(x, y, color=colour, linewidth=0.9, marker=".", markersize=3, alpha=0.85)
+        ax.plot(*np.array(run["path"]).T, color=colour, linewidth=0.9, marker=".", markersize=3, alpha=0.85)
     ax.plot(*run["path"][0], color=INK, marker="o", markersize=5)
-    ax.set(
-        xlabel="x", ylabel="y", xlim=surface["x"][:: len(surface["x"]) - 1], ylim=surface["y"][:: len(surface["y"]) - 1]
-    )
 
 
 def draw_points(ax: Axes, network: Mapping[str, Any]) -> None:
