@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearformer import plots
-from clearformer.claims import level_sets, optimizers, positions, schedules
+from clearformer.claims import complexity, level_sets, optimizers, positions, schedules
 from clearformer.errors import ConfigError, suggest
 from clearformer.plots.style import suffix_of
 
@@ -19,6 +19,7 @@ FIGURES = {
     "optimizers": Figure(optimizers.race, plots.plot_optimizers),
     "positions": Figure(positions.look, plots.plot_positions),
     "schedules": Figure(lambda seed: schedules.follow(), plots.plot_schedules),
+    "complexity": Figure(complexity.measure, plots.plot_complexity),
     "level-sets": Figure(level_sets.walk, plots.plot_level_sets),
 }
 

@@ -11,7 +11,9 @@ from clearformer.cli.options import Json
 
 @app.command()
 def plot(
-    name: Annotated[str, typer.Argument(metavar="FIGURE", help="optimizers, positions, schedules or level-sets.")],
+    name: Annotated[
+        str, typer.Argument(metavar="FIGURE", help="optimizers, positions, schedules, complexity or level-sets.")
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
     ] = None,

@@ -2,6 +2,7 @@ from clearformer.errors import MachineError
 
 try:
     from clearformer.plots.attention import plot_attention
+    from clearformer.plots.complexity import plot_complexity
     from clearformer.plots.curves import plot_curves
     from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
@@ -15,6 +16,7 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "plot_attention",
+    "plot_complexity",
     "plot_curves",
     "plot_level_sets",
     "plot_lines",
