@@ -27,7 +27,8 @@ def plot_complexity(numbers: Mapping[str, Any], path: Path | str) -> Path:
         each.set_title("for each token of it", fontweight="bold")
         draw_lines(counted, series(products), "length T, tokens", "multiplications", scale="log")
         counted.set_title("multiplications, counted", fontweight="bold")
-        for ax in (whole, each, counted):
+        for ax in (whole, counted):
             by_logarithm(ax)
+        for ax in (whole, each, counted):
             ax.legend()
     return Path(path)
