@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearformer import plots
-from clearformer.claims import complexity, level_sets, optimizers, positions, schedules
+from clearformer.claims import complexity, gradients, level_sets, optimizers, positions, schedules
 from clearformer.errors import ConfigError, suggest
 from clearformer.plots.style import suffix_of
 
@@ -17,6 +17,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "optimizers": Figure(optimizers.race, plots.plot_optimizers),
+    "gradients": Figure(gradients.watch, plots.plot_gradients),
     "positions": Figure(positions.look, plots.plot_positions),
     "schedules": Figure(lambda seed: schedules.follow(), plots.plot_schedules),
     "complexity": Figure(complexity.measure, plots.plot_complexity),

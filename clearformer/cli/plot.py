@@ -12,7 +12,8 @@ from clearformer.cli.options import Json
 @app.command()
 def plot(
     name: Annotated[
-        str, typer.Argument(metavar="FIGURE", help="optimizers, positions, schedules, complexity or level-sets.")
+        str,
+        typer.Argument(metavar="FIGURE", help="optimizers, gradients, positions, schedules, complexity or level-sets."),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
@@ -26,7 +27,7 @@ def plot(
 
     \b
     clearformer plot optimizers
-    clearformer plot optimizers --out race.svg --json > race.json
+    clearformer plot gradients --out gradients.svg --json > gradients.json
     """
     from json import dumps
 

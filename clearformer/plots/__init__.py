@@ -4,6 +4,7 @@ try:
     from clearformer.plots.attention import plot_attention
     from clearformer.plots.complexity import plot_complexity
     from clearformer.plots.curves import plot_curves
+    from clearformer.plots.gradients import plot_gradients
     from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.optimizers import plot_optimizers
@@ -18,6 +19,7 @@ __all__ = [
     "plot_attention",
     "plot_complexity",
     "plot_curves",
+    "plot_gradients",
     "plot_level_sets",
     "plot_lines",
     "plot_optimizers",

@@ -1,0 +1,35 @@
+"""How far back a gradient reaches: the norm of ∂h_t/∂h_k against the distance t − k.
+
+    ∂h_t/∂h_k = ∂h_t/∂h_{t−1} · … · ∂h_{k+1}/∂h_k          the largest singular value of the product is its norm
+
+With a linear unit each factor is W: the norm stays 1 if W is orthogonal, and falls as ρ^(t−k) if its spectral radius ρ
+is below 1. A cell's state is all that it carries: for an LSTM h and m.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import jacrev, vmap
+
+Step = Callable[[Tensor, Tensor], Tensor]  # x (…, G·D), state (N, …, D) -> state (N, …, D)
+
+
+def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
+    """(B, T + 1): at d the norm of ∂s_T/∂s_{T−d}, where s_0 = start (N, B, D) and inputs (B, T, G·D) lead on to s_T."""
+    states = [start]
+    for x in inputs.unbind(1)[:-1]:
+        states.append(step(x, states[-1]))
+    before = torch.stack(states, dim=2).permute(1, 2, 0, 3)  # (B, T, N, D)
+    size = before.size(2) * before.size(3)
+    factors = vmap(vmap(jacrev(step, argnums=1)))(inputs, before).reshape(*inputs.shape[:2], size, size)
+    products = [torch.eye(size, dtype=inputs.dtype).expand(len(inputs), size, size)]
+    for factor in reversed(factors.unbind(1)):
+        products.append(products[-1] @ factor)
+    return torch.linalg.matrix_norm(torch.stack(products, dim=1), 2)
+
+
+def through_layer(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """(B, T): at d the norm of ∂h_T/∂x_{T−d}, where a layer makes x (B, T, D), positions 1 … T, into h all at once."""
+    jacobian = vmap(jacrev(lambda row: layer(row[None])[0, -1]))(x)  # (B, D, T, D)
+    return torch.linalg.matrix_norm(jacobian.transpose(1, 2), 2).flip(1)
