@@ -1,8 +1,11 @@
 """The claims of the notes by name: what computes each, and what draws the numbers that come of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from clearformer import plots
 from clearformer.claims import complexity, gradients, level_sets, optimizers, positions, schedules
@@ -31,6 +34,18 @@ def plot(name: str, out: Path | str | None = None, seed: int = 0) -> dict[str, A
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
     out = Path(out or f"{name}.png")
     suffix_of(out)  # before anything is computed
-    numbers = FIGURES[name].compute(seed)
+    with one_thread():
+        numbers = FIGURES[name].compute(seed)
     FIGURES[name].draw(numbers, out)
     return {"picture": str(out), **numbers}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """All sizes here are small: a second thread would only be waited for."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)

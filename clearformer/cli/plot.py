@@ -32,6 +32,8 @@ def plot(
     from json import dumps
 
     from clearformer.claims.figures import plot as draw
+    from clearformer.training.journal import console
 
-    numbers = draw(name, out, seed)
+    with console.status(f"computing {name}, up to a minute"):
+        numbers = draw(name, out, seed)
     print(dumps(numbers, ensure_ascii=False) if json else f"{numbers['picture']}: {numbers['title']}")
