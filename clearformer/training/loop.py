@@ -8,6 +8,7 @@ needs to remember only counters: it continues as if it had never stopped, bit fo
 repeatable (the CPU; CUDA with `deterministic`).
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -43,6 +44,8 @@ class TrainConfig(Config):
     """[train]"""
 
     steps: int = Field(8000, ge=1, description="optimiser steps")
+    max_tokens: int | None = Field(None, ge=1, description="target tokens after which training ends, if that is sooner")
+    max_seconds: float | None = Field(None, gt=0, description="of training and validation, likewise")
     tokens: int = Field(4096, ge=1, description="a side of one micro-batch, padding included")
     accumulation: int = Field(1, ge=1, description="micro-batches a rank and step")
     clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 is no clipping")
@@ -111,9 +114,9 @@ class Trainer:
         self.progress = Progress()
 
     def train(self, steps: Steps) -> Progress:
-        """From where `progress` stands to the last step, or until nothing gets better, or Ctrl-C."""
+        """From where `progress` stands until the budget is spent, or nothing gets better, or Ctrl-C."""
         at, config = self.progress, self.config
-        n_steps = 0 if self.is_stale else config.steps - at.step
+        n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
         journal = Journal(self.run.metrics, config.steps, at.step, not self.world.is_first, config.tensorboard)
         clock = time.monotonic() - at.seconds
         self.model.train()
@@ -122,7 +125,9 @@ class Trainer:
             with ctrl_c() as interrupted:
                 for batches, count in feed(steps, at, n_steps, self.world, self.device):
                     self.meter.add(*self.step(batches, count), count)
-                    is_asked = self.world.any(bool(interrupted))
+                    if config.max_seconds is not None:
+                        at.seconds = self.world.agree(time.monotonic() - clock)
+                    is_asked, is_last = self.world.any(bool(interrupted)), self.is_spent
                     if not (is_asked or self.is_due(config.log_every, config.validate_every, config.save_every)):
                         continue
                     self.meter.stop(at.step)
@@ -134,10 +139,11 @@ class Trainer:
                     if is_asked or self.is_stale or self.is_due(config.save_every):
                         journal.sync()
                         self.save()
-                    if is_asked and at.step < config.steps:
+                    if is_asked and not is_last:
                         raise Interrupted
                     if self.is_stale:
                         journal.say(f"stopped early: {at.stale} validations without a better {self.metric}")
+                    if self.is_stale or is_last:
                         break
                     self.meter.start()
         finally:
@@ -146,7 +152,25 @@ class Trainer:
 
     def is_due(self, *every: int) -> bool:
         """Whether one of these periods, or the training itself, ends with this step."""
-        return self.progress.step == self.config.steps or any(self.progress.step % n == 0 for n in every)
+        return self.is_spent or any(self.progress.step % n == 0 for n in every)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the training has had all that it was given: steps, tokens or seconds."""
+        at, config = self.progress, self.config
+        return (
+            at.step >= config.steps
+            or at.tokens >= (config.max_tokens or math.inf)
+            or at.seconds >= (config.max_seconds or math.inf)
+        )
+
+    @property
+    def length(self) -> float:
+        """How many steps there will be, as far as can be told from those there were."""
+        at, config = self.progress, self.config
+        by_tokens = at.step * config.max_tokens / at.tokens if config.max_tokens and at.tokens else math.inf
+        by_seconds = at.step * config.max_seconds / at.seconds if config.max_seconds and at.seconds else math.inf
+        return min(config.steps, by_tokens, by_seconds)
 
     @property
     def metric(self) -> str:
@@ -185,7 +209,7 @@ class Trainer:
 
     def rate(self, step: int) -> float:
         peak: float = self.optimizer.defaults["lr"]
-        return peak * self.schedule.factor(step, self.config.steps)
+        return peak * self.schedule.factor(step, self.length)
 
     def log(self, journal: Journal) -> None:
         at = self.progress

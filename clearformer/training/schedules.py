@@ -30,7 +30,7 @@ class ScheduleConfig(Config):
     hold: int = Field(1, ge=0, description="stairs: how many of them keep the full rate")
     gamma: float = Field(0.5, gt=0, le=1, description="stairs: what each further one multiplies the rate by")
 
-    def factor(self, k: int, steps: int) -> float:
+    def factor(self, k: int, steps: float) -> float:
         """What to multiply lr by at step k, counted from 1."""
         rise = min(1.0, k / self.warmup) if self.warmup else 1.0
         progress = min(1.0, k / (self.steps or steps))

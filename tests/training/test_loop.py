@@ -235,6 +235,40 @@ def test_best_weights_are_the_averaged_ones_of_the_best_step(tmp_path):
     assert load_tensors(tmp_path / "longer" / "model.safetensors")[1]["step"] == 10
 
 
+def test_a_budget_of_tokens_ends_a_training_like_its_last_step(tmp_path):
+    """6 tokens a step: the ninth reaches 50. It is validated and saved, and resuming adds nothing."""
+    toy = trainer(tmp_path, max_tokens=50)
+    assert toy.train(ToySteps()).step == 9
+    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "valid"] == [5, 9]
+    again = trainer(tmp_path, max_tokens=50)
+    again.resume()
+    assert again.train(ToySteps()).step == 9
+
+
+def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkeypatch):
+    """A clock that gains a second whenever it is read: somewhere before step 19 it is over."""
+    now = iter(range(1000))
+    monkeypatch.setattr("clearformer.training.loop.time.monotonic", lambda: float(next(now)))
+    progress = trainer(tmp_path, max_seconds=8.5).train(ToySteps())
+    assert 2 < progress.step < 19
+    metrics = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "valid"]
+    assert metrics[-1]["step"] == progress.step
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == progress.step
+
+
+def test_a_schedule_arrives_when_the_budget_does(tmp_path):
+    """Linear to 0 over the tokens: at 4 of 9 steps' worth, 5/9 are left. Whatever ends first decides."""
+    toy = trainer(tmp_path, max_tokens=54)
+    toy.schedule = ScheduleConfig(kind="linear", warmup=0)
+    toy.progress.step, toy.progress.tokens = 4, 24
+    assert toy.length == 9
+    assert toy.rate(4) == pytest.approx(1e-2 * 5 / 9)
+    toy.progress.seconds = 2.0
+    toy.config = toy.config.changed(max_seconds=4.0)
+    assert toy.length == 8
+    assert trainer(tmp_path).length == 19
+
+
 def test_lower_loss_is_better(tmp_path):
     losses = {5: 3.0, 10: 2.0, 15: 2.5, 19: 2.0}
     progress = trainer(tmp_path, validate=lambda model, step: {"loss": losses[step]}, metric="loss").train(ToySteps())
