@@ -11,7 +11,7 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
 from clearformer.loading import Opened, build_model, fill, located, open_base, open_model, shaped
-from clearformer.memory import keep_freed_memory
+from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.prepare import TOKENIZERS, discard
 from clearformer.recipe import Recipe
 from clearformer.registry import resolve
@@ -142,6 +142,7 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
         task.unit: progress.tokens,
         "seconds": round(progress.seconds, 1),
         f"{task.unit}_per_second": round(progress.tokens / progress.seconds),
+        "peak_mb": round(torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else peak_mb()),
         "seed": task.recipe.train.seed,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "trainable": sum(p.numel() for p in trainer.parameters),

@@ -1,6 +1,7 @@
 """How the process treats memory."""
 
 import ctypes
+import resource
 import sys
 
 
@@ -16,3 +17,8 @@ def keep_freed_memory() -> None:
         # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap, or up to 32 MiB where glibc allows no more.
         if hasattr(libc, "mallopt") and (libc.mallopt(-3, 1 << 30) or libc.mallopt(-3, 1 << 25)):
             libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: the heap's free end stays
+
+
+def peak_mb() -> float:
+    """The most memory that the process has held so far, in MB of 10⁶ bytes. Linux counts in KiB, macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6

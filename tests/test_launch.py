@@ -79,6 +79,7 @@ def test_more_steps_go_on(pairs, tmp_path):
     launch.train(recipe(pairs), tmp_path, device="cpu")
     report = launch.train(recipe(pairs, steps=6), tmp_path, resume=True, device="cpu")
     assert report["steps"] == 6
+    assert report["peak_mb"] > 50
     assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2, 4, 4, 6, 6]
     assert Recipe.read(tmp_path / "recipe.toml").train.steps == 6
 
