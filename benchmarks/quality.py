@@ -18,13 +18,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 
 from provenance import RESULTS, record, stamp
 
 from clearformer.checkpoint import RunFolder
-from clearformer.training.journal import read_metrics
-from clearformer.training.loop import LOWER
+from clearformer.comparison.contest import reached
 
 
 def train(folder: Path, arguments: list[str], seed: int) -> Path:
@@ -49,19 +48,6 @@ def row(report: Path, seed: int) -> dict:
     return {"seed": seed, **scores, "judged_on": "test" if "test" in found else "valid", "valid": valid, **kept}
 
 
-def reached(run: RunFolder, metric: str, goal: float) -> dict:
-    """The first validation that is as good as the goal, if there is one."""
-    rows, report = read_metrics(run.metrics), json.loads(run.report.read_text())
-    sign = -1 if metric in LOWER else 1
-    valid = [row for row in rows if row["kind"] == "valid" and sign * row[metric] >= sign * goal]
-    if not valid:
-        return {"reached": None}
-    unit = "tokens" if "tokens" in report else "examples"
-    speed = median(row[f"{unit}_per_s"] for row in rows if row["kind"] == "train")
-    step = valid[0]["step"]
-    return {"reached": {"step": step, "seconds": round(step * report[unit] / report["steps"] / speed, 1)}}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
@@ -81,7 +67,7 @@ def main() -> None:
     if given.reach:
         metric, goal = given.reach.split("=")
         for found, report in zip(rows, reports):
-            found |= reached(RunFolder(report.parent), metric, float(goal))
+            found["reached"] = reached(RunFolder(report.parent), metric, float(goal))
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
     command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
     told = {

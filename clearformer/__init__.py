@@ -17,6 +17,7 @@ _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
     "classify": "clearformer.verbs:classify",
+    "compare": "clearformer.comparison.contest:compare",
     "demo": "clearformer.showcase:demo",
     "doctor": "clearformer.diagnosis:examine",
     "embed": "clearformer.verbs:embed",

@@ -67,15 +67,7 @@ class Recipe:
     @classmethod
     def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
         """From a TOML file; `overrides` are "table.key=value" as --set takes them."""
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(
-                f"{path} cannot be read: {reason}", "give the path of a recipe, a TOML file such as those in recipes/"
-            ) from None
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path} is not valid TOML: {error}", "a recipe has lines such as: steps = 500") from None
+        table = read_toml(path, "a recipe has lines such as: steps = 500")
         return cls.parse(override(table, overrides), f"{path} with --set" if overrides else str(path))
 
     @classmethod
@@ -155,6 +147,19 @@ def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> 
         hint = f"{suggest(kind, names(section))}; a class of your own is registered by --plugin MODULE"
         raise ConfigError(f"{where} there is no {section} called `{kind}`", hint)
     return resolve(section, kind).Config.parse(table, where)
+
+
+def read_toml(path: Path, example: str) -> dict[str, Any]:
+    """The tables of a file; `example` says what they look like to whoever wrote something else."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(
+            f"{path} cannot be read: {reason}", "give the path of a recipe, a TOML file such as those in recipes/"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", example) from None
 
 
 def task_of(section: str, kind: str) -> str:

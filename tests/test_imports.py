@@ -24,6 +24,7 @@ RANKS = [
     ["tasks"],
     ["launch", "inspection", "auto", "auto_labels", "exchange"],
     ["verbs", "showcase"],
+    ["comparison"],
     ["serve"],
     ["studio"],
     ["cli"],

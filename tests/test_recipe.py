@@ -91,7 +91,9 @@ def test_settings_that_cannot_be_applied(setting: str, problem: str) -> None:
         override({"model": {"preset": "transformer-tiny"}}, [setting])
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(set(RECIPES.glob("*.toml")) - set(RECIPES.glob("compare-*.toml"))), ids=lambda path: path.name
+)
 def test_every_recipe_is_whole_and_comes_back_from_what_it_writes(path: Path) -> None:
     recipe = Recipe.read(path)
     again = Recipe.parse(tomllib.loads(recipe.dump()), "the dump")

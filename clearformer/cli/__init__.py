@@ -18,7 +18,7 @@ from clearformer.version import __version__
 VERBS = (
     *("train", "finetune", "translate", "generate", "score", "fill", "repair", "classify", "embed", "evaluate"),
     *("import", "export", "merge"),
-    *("inspect", "neighbours", "plot", "doctor", "demo"),
+    *("inspect", "neighbours", "compare", "plot", "doctor", "demo"),
 )
 
 

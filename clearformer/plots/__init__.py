@@ -2,6 +2,7 @@ from clearformer.errors import MachineError
 
 try:
     from clearformer.plots.attention import plot_attention
+    from clearformer.plots.comparison import plot_comparison
     from clearformer.plots.complexity import plot_complexity
     from clearformer.plots.curves import plot_curves
     from clearformer.plots.gradients import plot_gradients
@@ -17,6 +18,7 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "plot_attention",
+    "plot_comparison",
     "plot_complexity",
     "plot_curves",
     "plot_gradients",

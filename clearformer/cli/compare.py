@@ -1,0 +1,43 @@
+"""clearformer compare"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearformer.cli import app
+from clearformer.cli.options import Device, Json
+
+
+@app.command()
+def compare(
+    settings: Annotated[Path, typer.Argument(metavar="COMPARISON", help="Who takes part, a TOML file.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the runs go.  [default: runs/<comparison>]")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Train several recipes with one budget, side by side.
+
+    One table, one picture, one page. The same command again goes on with what was cut off.
+
+    \b
+    clearformer compare recipes/compare-translation.toml
+    clearformer compare mine.toml --out runs/mine --json
+    """
+    from json import dumps
+
+    from clearformer.comparison.contest import compare as contest
+    from clearformer.comparison.page import cells
+    from clearformer.training.journal import console
+
+    results = contest(settings, out, device, console.print)
+    if json:
+        print(dumps(results, ensure_ascii=False))
+        return
+    rows = cells(results)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for name, *values in rows:
+        print("  ".join([f"{name:<{widths[0]}}", *(f"{value:>{width}}" for value, width in zip(values, widths[1:]))]))
+    print(results["page"])

@@ -1,0 +1,60 @@
+"""The results as one HTML page that needs nothing else: the table, the picture as SVG, and what was asked."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+STYLE = """
+body { font: 15px/1.5 sans-serif; color: #2b2d33; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1.5rem 0 }
+th, td { text-align: right; padding: .3rem .9rem; border-bottom: 1px solid #e4e6ea; font-variant-numeric: tabular-nums }
+th { color: #7a7e87; font-weight: normal } th:first-child, td:first-child { text-align: left }
+tbody tr:first-child { font-weight: bold } svg { width: 100%; height: auto } pre { background: #f6f7f9; padding: 1rem }
+"""
+
+
+def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
+    header, *rows = cells(results)
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    seeds = ", ".join(str(run["seed"]) for run in next(iter(results["runs"].values())))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{escape(results["title"])}</title>
+<style>{STYLE}</style>
+<h1>{escape(results["title"])}</h1>
+<table>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table>
+{svg[svg.index("<svg") :]}
+<p>Means over the seeds {seeds}. Seconds to the goal are of training alone, at its median speed; memory is the most that
+the process, or on CUDA its tensors, held.</p>
+<pre>{escape(settings)}</pre>
+</html>
+"""
+
+
+def cells(results: Mapping[str, Any]) -> list[list[str]]:
+    """The table as text, its header first."""
+    goal = results["goal"]
+    header = ["", results["metric"], "± sd", "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]
+    rows = [
+        [
+            row["name"],
+            f"{row['score']:.4g}",
+            "" if row["sd"] is None else f"{row['sd']:.2g}",
+            *(f"{row[key]:,.0f}" for key in ("parameters", "per_second", "peak_mb", "seconds")),
+            *(
+                []
+                if goal is None
+                else ["never" if row["reached_seconds"] is None else f"{row['reached_seconds']:,.0f}"]
+            ),
+        ]
+        for row in results["table"]
+    ]
+    return [header if goal is None else [*header, f"seconds to {goal:g}"], *rows]
