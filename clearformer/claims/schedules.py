@@ -21,7 +21,7 @@ def follow() -> dict[str, Any]:
     marks = [2**i for i in range(5, FAR.bit_length())]
     lines = {}
     for kind in KINDS:
-        schedule = ScheduleConfig(kind=kind, warmup=WARMUP, floor=FLOOR, half=WARMUP)
+        schedule = ScheduleConfig(kind=kind, warmup=WARMUP, floor=FLOOR, half=WARMUP, stair=WARMUP)
         rates = [schedule.factor(k, STEPS) for k in range(1, FAR + 1)]
         sums, squares = list(accumulate(rates)), list(accumulate(rate**2 for rate in rates))
         lines[kind] = {
