@@ -64,6 +64,12 @@ class TrainConfig(Config):
     parallel: Literal["replicate", "shard"] = "replicate"
     tensorboard: bool = False
 
+    def budget(self) -> str:
+        """What a training is given, in words: what was set beside the steps, or else the steps."""
+        limits = {"seconds": self.max_seconds, "tokens": self.max_tokens}
+        given = [f"{limit:,} {unit}" for unit, limit in limits.items() if limit is not None]
+        return " or ".join(given or [f"{self.steps:,} steps"])
+
 
 @dataclass
 class Progress:

@@ -256,6 +256,11 @@ def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkey
     assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == progress.step
 
 
+def test_a_budget_in_words():
+    assert TrainConfig(steps=3000).budget() == "3,000 steps"
+    assert TrainConfig(max_tokens=50_000, max_seconds=7.5).budget() == "7.5 seconds or 50,000 tokens"
+
+
 def test_a_schedule_arrives_when_the_budget_does(tmp_path):
     """Linear to 0 over the tokens: at 4 of 9 steps' worth, 5/9 are left. Whatever ends first decides."""
     toy = trainer(tmp_path, max_tokens=54)
