@@ -183,9 +183,10 @@ def by_length(run: RunFolder, recipe: Recipe, device: str) -> list[dict[str, Any
     pairs = test_pairs(run)
     if not pairs or not isinstance(translator := load(run.path, device), Translator):
         return None
-    sources, references = [pair.source for pair in pairs], [[plain_reference(pair.target, recipe) for pair in pairs]]
-    translations = evaluate(translator, sources, references, recipe.evaluate)["translations"]
-    return bleu_by_length(sources, translations, references, recipe.evaluate)
+    references = [[plain_reference(pair.target, recipe) for pair in pairs]]
+    scores = evaluate(translator, [pair.source for pair in pairs], references, recipe.evaluate)
+    sources = [plain_reference(pair.source, recipe) for pair in pairs]  # words, where the corpus has pieces
+    return bleu_by_length(sources, scores["translations"], references, recipe.evaluate)
 
 
 def table(runs: Mapping[str, list[dict[str, Any]]], metric: str) -> list[dict[str, Any]]:
