@@ -2,8 +2,9 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
-from clearformer.memory import peak_mb
+from clearformer.memory import on_huge_pages, peak_mb
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
@@ -16,3 +17,9 @@ def test_the_peak_is_the_systems() -> None:
     assert told is not None
     assert peak_mb() == pytest.approx(int(told[1]) * 1024 / 1e6, rel=0.02)
     assert peak_mb() >= before > 30
+
+
+def test_what_is_moved_to_huge_pages_stays_what_it_was() -> None:
+    numbers = torch.arange(3_000_017)
+    on_huge_pages(numbers.data_ptr(), numbers.nbytes)
+    assert numbers.equal(torch.arange(3_000_017))

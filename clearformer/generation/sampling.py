@@ -20,6 +20,8 @@ FACES = 2**24  # as many as float32 tells apart between 0 and 1
 
 
 def greedy(logits: Tensor, rows: Tensor) -> Tensor:
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:
+        return torch.from_numpy(logits.detach().numpy().argmax(-1))  # several times as fast as torch's there
     return logits.argmax(-1)
 
 

@@ -30,7 +30,7 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.kind, self.activation = activation, ACTIVATIONS[activation]
         self.up = nn.Linear(d_model, d_ff, bias)
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias)

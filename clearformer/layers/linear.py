@@ -1,12 +1,19 @@
 """The matrix product y = x W' + b, in parts, and packed for the CPU.
 
 A matrix kernel reads its weights in tiles. oneDNN can lay them out so once and for all, instead of at every product,
-which tells where there are few rows to multiply, and hardly where there are a hundred.
+which tells where there are few rows to multiply, and hardly where there are a hundred. It can also apply a feed-forward
+network's activation to each tile as it comes.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from clearformer.layers.feedforward import ACTIVATIONS, FeedForward
+from clearformer.memory import on_huge_pages
+
+# Activations that oneDNN can apply, in its own words.
+FUSED = {None: ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh")}
 
 
 class Linear(nn.Linear):
@@ -22,26 +29,38 @@ class PackedLinear(Linear):
 
     tiles: dict[tuple[int, int], Tensor]
     n_rows: int
+    activation: str | None
 
     @classmethod
-    def of(cls, layer: nn.Linear, n_rows: int) -> "PackedLinear":
+    def of(cls, layer: nn.Linear, n_rows: int, activation: str | None = None) -> "PackedLinear":
         """`n_rows`: how many vectors a product is expected to have; any other number works too."""
         packed = cls.__new__(cls)
         packed.__dict__.update(layer.__dict__)
-        packed.tiles, packed.n_rows = {}, n_rows
+        packed.tiles, packed.n_rows, packed.activation = {}, n_rows, activation
+        on_huge_pages(layer.weight.data_ptr(), layer.weight.nbytes)
         return packed
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.part(x, 0, self.out_features)
+        return self.product(x, 0, self.out_features, self.activation)
 
     def part(self, x: Tensor, start: int, stop: int) -> Tensor:
-        weight, bias = self.weight[start:stop], None if self.bias is None else self.bias[start:stop]
+        return self.product(x, start, stop, None)
+
+    def product(self, x: Tensor, start: int, stop: int, activation: str | None) -> Tensor:
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        if stop - start < self.out_features:
+            weight, bias = weight[start:stop], None if bias is None else bias[start:stop]
         if x.numel() == self.in_features:  # a single vector: reading the weights as they lie is the fastest
             y = torch.mv(weight, x.flatten()) if bias is None else torch.addmv(bias, weight, x.flatten())
-            return y.view(*x.shape[:-1], stop - start)
+            y = y.view(*x.shape[:-1], stop - start)
+            return y if activation is None else ACTIVATIONS[activation](y)
         if (start, stop) not in self.tiles:
-            self.tiles[start, stop] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), self.n_rows)
-        return torch.ops.mkldnn._linear_pointwise(x, self.tiles[start, stop], bias, "none", [], "")
+            tile = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), self.n_rows)
+            on_huge_pages(torch.ops.mkldnn.data_ptr(tile), torch.ops.mkldnn._nbytes(tile))
+            self.tiles[start, stop] = tile
+        kind, form = FUSED[activation]
+        return torch.ops.mkldnn._linear_pointwise(x, self.tiles[start, stop], bias, kind, [], form)
 
 
 def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
@@ -54,5 +73,14 @@ def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
         for parent in list(model.modules()):
             for name, child in parent.named_children():
                 if isinstance(child, nn.Linear) and type(child).forward is nn.Linear.forward:
-                    setattr(parent, name, PackedLinear.of(child, n_rows))
+                    activation = fused(parent) if name == "up" else None
+                    setattr(parent, name, PackedLinear.of(child, n_rows, activation))
     return model
+
+
+def fused(network: nn.Module) -> str | None:
+    """Leave a feed-forward network's activation to its first product: the name of it, if oneDNN can apply it."""
+    if not isinstance(network, FeedForward) or network.kind not in FUSED:
+        return None
+    network.activation = lambda x: x
+    return network.kind

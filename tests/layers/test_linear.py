@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from clearformer.layers.feedforward import FeedForward
 from clearformer.layers.linear import Linear, PackedLinear, pack
 from clearformer.models.transformer import Transformer, TransformerConfig
 
@@ -24,6 +25,16 @@ def test_packed_products_are_those_of_the_layer(bias: bool, n_rows: int) -> None
             torch.testing.assert_close(packed(x), layer(x))
             torch.testing.assert_close(packed.part(x, 3, 17), layer.part(x, 3, 17))
     assert packed.weight is layer.weight
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh", "silu"])
+def test_an_activation_is_computed_with_the_product_before_it(name: str) -> None:
+    network = FeedForward(13, 29, name).eval()
+    packed = pack(copy.deepcopy(network))
+    for x in (torch.randn(3, 7, 13), torch.randn(1, 1, 13)):
+        with torch.inference_mode():
+            torch.testing.assert_close(packed(x), network(x))
+    assert packed.up.activation == (None if name == "silu" else name)  # type: ignore[union-attr]
 
 
 def test_packing_a_model_keeps_its_names_its_ties_and_its_results() -> None:
