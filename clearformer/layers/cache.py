@@ -20,7 +20,7 @@ KeyValues = tuple[Tensor, Tensor]  # (B, G, S, K), (B, G, S, N)
 
 
 class KVCache:
-    """One layer's keys and values, in buffers that double when they are full.
+    """One layer's keys and values, in buffers that grow by half when they are full.
 
     `append` writes the newest and returns all so far, as views.
     """
@@ -34,7 +34,7 @@ class KVCache:
         start, end = self.length, self.length + k.size(2)
         if start == 0 or end > self.capacity:
             while end > self.capacity:
-                self.capacity *= 2
+                self.capacity += max(1, self.capacity // 2)
             self.k, self.v = self.resized(self.k, k), self.resized(self.v, v)
         self.k[:, :, start:end] = k
         self.v[:, :, start:end] = v
