@@ -7,8 +7,9 @@ mrpc           do two sentences say the same? 3,667 pairs to learn from, 408 to 
 rt-polarity    is a review for or against the film? a seeded twentieth to validate on and a tenth to test on, for all
 
 A smaller training part is drawn from the whole one by the seed; the parts to validate and to test on stay whole.
-`scratch` is the encoder that `clearformer train --labels` chooses, with no model to start from. Trainings that were cut
-off are gone on with. The checkpoint that was best on validation is tested, once.
+`scratch` is the encoder that `clearformer train --labels` chooses, with no model to start from. Trainings that are
+finished are only read; those that were cut off, seconds or minutes long, begin anew. The checkpoint that was best on
+validation is tested, once.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from shutil import rmtree
 from statistics import mean, stdev
 from tomllib import loads
 
@@ -64,6 +66,7 @@ def train(given, parts, size: str, method: str, seed: int) -> dict | None:
     folder = given.runs / f"{given.task}-{method}-{size}-{seed}"
     run, n = RunFolder(folder), len(parts["train"])
     if not run.report.exists():
+        rmtree(folder, ignore_errors=True)
         drawn = random.Random(seed).sample(parts["train"], min(n, int(size) if size != "all" else n))
         labels, files = write(drawn, Path(f"{folder}.tsv")), {part: held_out(given, part) for part in ("valid", "test")}
         start = ["train"] if method == "scratch" else ["finetune", "--model", str(given.model), "--method", method]
