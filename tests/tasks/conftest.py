@@ -1,19 +1,23 @@
 """A tiny BERT that has read a little, and reviews whose labels follow a rule."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 import torch
 
+import clearformer
 from clearformer import launch
-from clearformer.checkpoint import save_tensors, weights_of, write_text
+from clearformer.checkpoint import RunFolder, load_tensors, save_tensors, weights_of, write_text
 from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.interop.origin import Origin
 from clearformer.loading import foreign_recipe
 from clearformer.models.bert import Bert, BertConfig
 from clearformer.objectives.masked_lm import MaskedLM, MaskedLMConfig
+from clearformer.recipe import Recipe
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+from clearformer.training.distributed import World
 
 WORDS = ("the", "a", "film", "story", "plot", "actor", "scene", "long", "short", "old", "new", "calm", "and", "of")
 
@@ -84,3 +88,27 @@ def reviews(tmp_path_factory) -> Path:
 @pytest.fixture
 def no_pictures(monkeypatch):
     monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+
+
+@pytest.fixture
+def goes_on(tmp_path: Path) -> Callable[[Recipe], set[str]]:
+    """Holds a training of twenty steps against one that was cut off after ten and resumed, bit for bit.
+
+    Returns the names of all that they save.
+    """
+
+    def check(recipe: Recipe) -> set[str]:
+        launch.train(recipe, tmp_path / "whole", device="cpu")
+        run = RunFolder(tmp_path / "again")
+        trainer, task = launch.set_up(recipe, run, torch.device("cpu"), World(), None)
+        trainer.config = trainer.config.changed(steps=10)
+        trainer.schedule = trainer.schedule.changed(steps=20)
+        trainer.train(task.steps(World()))
+        run.recipe.write_text(task.recipe.dump())
+        clearformer.train(resume=True, out=run.path, device="cpu")
+        ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
+        assert ours.keys() == theirs.keys()
+        assert all(ours[name].equal(theirs[name]) for name in ours)
+        return set(ours)
+
+    return check

@@ -17,7 +17,6 @@ from clearformer.inspection import inspect
 from clearformer.loading import load, load_as
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
-from clearformer.training.distributed import World
 
 
 @pytest.fixture(scope="module")
@@ -113,18 +112,8 @@ def test_it_does_nothing_else(done: Path) -> None:
     assert not any(name.startswith("word_head") for name in names)
 
 
-def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, tmp_path: Path) -> None:
-    launch.train(recipe(sentences), tmp_path / "whole", device="cpu")
-    run = RunFolder(tmp_path / "again")  # cut off after ten steps, under the schedule of twenty
-    trainer, task = launch.set_up(recipe(sentences), run, torch.device("cpu"), World(), None)
-    trainer.config = trainer.config.changed(steps=10)
-    trainer.schedule = trainer.schedule.changed(steps=20)
-    trainer.train(task.steps(World()))
-    run.recipe.write_text(task.recipe.dump())
-    launch.train(task.recipe, run.path, resume=True, device="cpu")
-    ours, theirs = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "again"))
-    assert ours.keys() == theirs.keys()
-    assert all(ours[name].equal(theirs[name]) for name in theirs)
+def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, goes_on) -> None:
+    goes_on(recipe(sentences))
 
 
 def test_a_model_without_the_head_is_refused(sentences: Path, tmp_path: Path) -> None:
