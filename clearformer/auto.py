@@ -158,17 +158,12 @@ def plan_text(
     every = int(max(50, min(1000, round(steps / 20, -1))))
     part = 2 * PART[where.type == "cuda"]
     n_parts = max(1, tokens // part)
-    stacks = ["n_encoder_layers", "n_decoder_layers"] if kind == "t5" else ["n_layers"]
-    sizes = {"n_heads": heads, "d_model": width, "d_ff": 4 * width, "max_length": context}
-    sizes |= dict.fromkeys(stacks, layers) | ({} if kind in OTHERS else {"bias": False})
     drop = {"dropout": dropout} if recurs else {"dropout": dropout, "attention_dropout": dropout}
-    if recurs:
-        sizes = {"n_layers": 2, "d_model": 2 * width}  # about as many parameters as the GPT of this row
     letters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
     pieces = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
     table |= {
         "text": {**(letters if by_letter else pieces), "whitespace": "collapse" if extra else "keep", "extra": extra},
-        "model": {**drop, **named, **(sizes if is_ours else {})},
+        "model": {**drop, **named, **(sizes_of(kind, layers, heads, width, context) if is_ours else {})},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup": min(1000, max(50, steps // 20)), "floor": 0.05},
         "train": {
@@ -193,6 +188,16 @@ def plan_text(
         f"{recipe.optim.lr:g}, on {where}"
     )
     return recipe
+
+
+def sizes_of(kind: str, layers: int, heads: int, width: int, context: int) -> dict[str, Any]:
+    """A row of TEXTS as the fields of each kind of model."""
+    if kind == "rnn-lm":
+        return {"n_layers": 2, "d_model": 2 * width}  # about as many parameters as the GPT of this row
+    sizes = {"n_heads": heads, "d_model": width, "d_ff": 4 * width, "max_length": context}
+    if kind == "t5":
+        return sizes | {"n_encoder_layers": layers, "n_decoder_layers": layers}
+    return sizes | {"n_layers": layers} | ({} if kind in OTHERS else {"bias": False})
 
 
 def layers_of(model: Any) -> int:
