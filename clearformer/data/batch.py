@@ -1,4 +1,4 @@
-"""The values that leave this room: Batch (pairs), TextBatch (running text), EncoderBatch (text to read whole)."""
+"""The values that leave this room: Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +113,23 @@ class EncoderBatch(Tensors):
         self._count(self.labels)
         if self.labels is not None and self.asked is None:
             object.__setattr__(self, "asked", (self.labels.flatten() != IGNORE).nonzero()[:, 0])
+
+
+@dataclass(frozen=True)
+class ImageBatch(Tensors):
+    """Pictures of one size.
+
+    pixels    (B, C, H, W)   float, normalised: what a model reads; uint8, 0 ... 255: as they travel to the device
+    classes   (B,) int64     what each shows; None where nobody says
+    n_tokens  int            B
+    """
+
+    pixels: Tensor
+    classes: Tensor | None = None
+    n_tokens: int = -1  # counted when left out
+
+    def __post_init__(self) -> None:
+        self._count(None)
 
 
 def blank(task: str, n_rows: int, length: int) -> Tensors:
