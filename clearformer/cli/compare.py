@@ -15,6 +15,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the runs go.  [default: runs/<comparison>]")
     ] = None,
+    at_once: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Trainings that share the device; they slow each other down.")
+    ] = 1,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -25,6 +28,7 @@ def compare(
     \b
     clearformer compare recipes/compare-translation.toml
     clearformer compare mine.toml --out runs/mine --json
+    clearformer compare recipes/compare-multi30k.toml --at-once 3
     """
     from json import dumps
 
@@ -32,7 +36,7 @@ def compare(
     from clearformer.comparison.page import cells
     from clearformer.training.journal import console
 
-    results = contest(settings, out, device, console.print)
+    results = contest(settings, out, device, console.print, at_once)
     if json:
         print(dumps(results, ensure_ascii=False))
         return

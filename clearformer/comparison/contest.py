@@ -12,6 +12,7 @@ given again goes on with a training that was cut off, and leaves alone those tha
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,8 +45,12 @@ def compare(
     out: Path | str | None = None,
     device: str = "auto",
     say: Callable[[str], None] = lambda text: None,
+    at_once: int = 1,
 ) -> dict[str, Any]:
-    """Train whoever is not trained yet, into runs/NAME unless told otherwise; returns what results.json holds."""
+    """Train whoever is not trained yet, into runs/NAME unless told otherwise; returns what results.json holds.
+
+    `at_once` trainings share the device. Speeds and seconds are then those of sharing it.
+    """
     path = Path(settings)
     config, folder = CompareConfig.read(path), Path(out or Path("runs") / path.stem)
     recipes = config.recipes(path.parent, folder / "corpus")
@@ -53,12 +58,19 @@ def compare(
     keep_plan(folder, config, recipes)
     if config.bundled is not None:
         write_corpus(splits(train=config.bundled), folder / "corpus")
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in config.contenders}
-    for (name, seed), recipe in recipes.items():
+
+    def trained(contender: tuple[str, int]) -> RunFolder:
+        name, seed = contender
         say(f"{name}, seed {seed}")
         run = RunFolder(folder / f"{name}-{seed}")
         if not run.report.exists():
-            train_apart(recipe, run, device)
+            train_apart(recipes[contender], run, device)
+        return run
+
+    with ThreadPoolExecutor(at_once) as pool:
+        folders = list(pool.map(trained, recipes))
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in config.contenders}
+    for ((name, seed), recipe), run in zip(recipes.items(), folders):
         runs[name].append({"seed": seed, **measure(run, recipe, metric, config.goal, device)})
     results = {
         "title": title(runs, metric, config),
@@ -66,6 +78,7 @@ def compare(
         "unit": next(iter(runs.values()))[0]["unit"],
         "budget": config.budget.model_dump(exclude_none=True),
         "goal": config.goal,
+        "side_by_side": at_once,
         "table": table(runs, metric),
         "runs": runs,
     }

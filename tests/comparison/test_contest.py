@@ -45,7 +45,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "OMP_NUM_THREADS", "1")
-        clearformer.compare(write(folder), folder / "out", device="cpu")
+        clearformer.compare(write(folder), folder / "out", device="cpu", at_once=2)
     return folder / "out"
 
 
@@ -66,6 +66,7 @@ def test_runs_are_ordinary_and_told_whole(out: Path, results: dict[str, Any]) ->
         assert run["reached"]["step"] == 10  # any BLEU is as good as 0
     assert clearformer.load(out / "one-0", "cpu").translate(["The cat sleeps"]) is not None
     assert {row["name"] for row in results["table"]} == {"one", "two"}
+    assert results["side_by_side"] == 2
 
 
 @pytest.mark.slow
