@@ -13,7 +13,7 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, Interrupted, TrainingError
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import TrainConfig, Trainer, reseed
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 
@@ -360,3 +360,11 @@ def test_facts_are_plain_json(tmp_path):
     facts = load_tensors(tmp_path / "last.safetensors")[1]
     assert json.loads(json.dumps(facts)) == facts
     assert set(facts) == {"progress", "meter", "optimizer"}
+
+
+def test_a_step_is_seeded_as_torch_would_and_leaves_nothing_behind() -> None:
+    torch.manual_seed(13)
+    drawn, waiting = torch.rand(7), len(torch.cuda._queued_calls)
+    reseed(13, torch.device("cpu"))
+    assert torch.equal(torch.rand(7), drawn)
+    assert len(torch.cuda._queued_calls) == waiting
