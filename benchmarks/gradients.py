@@ -1,6 +1,6 @@
 """How much of a gradient arrives 10, 50 and 100 steps back: what `clearformer plot gradients` draws, as numbers.
 
-    python benchmarks/gradients.py [--seed 0] [--out FILE]
+python benchmarks/gradients.py [--seed 0] [--out FILE]
 """
 
 import argparse

@@ -27,10 +27,13 @@ console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, qu
 
 
 class Journal:
-    """`log` records, `say` talks, `progress` moves the live line. A quiet journal (another rank) does none of it."""
+    """`log` records, `say` talks, `progress` moves the live line. A quiet journal (another rank) does none of it.
+
+    `steps` is None where nobody knows yet how many there will be.
+    """
 
     def __init__(
-        self, path: Path, steps: int, start: int = 0, is_quiet: bool = False, tensorboard: bool = False
+        self, path: Path, steps: int | None, start: int = 0, is_quiet: bool = False, tensorboard: bool = False
     ) -> None:
         self.is_quiet = is_quiet
         self.writer: Any = None
@@ -65,9 +68,10 @@ class Journal:
             for name, value in values.items():
                 self.writer.add_scalar(f"{kind}/{name}", value, step)
 
-    def progress(self, step: int, note: str) -> None:
+    def progress(self, step: int, steps: float, note: str) -> None:
+        """So far, of how many as far as can be told."""
         if not self.is_quiet:
-            self.bar.update(self.task, completed=step, note=note)
+            self.bar.update(self.task, completed=step, total=round(steps), note=note)
 
     def say(self, text: str) -> None:
         if not self.is_quiet:

@@ -123,7 +123,8 @@ class Trainer:
         """From where `progress` stands until the budget is spent, or nothing gets better, or Ctrl-C."""
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
-        journal = Journal(self.run.metrics, config.steps, at.step, not self.world.is_first, config.tensorboard)
+        total = config.steps if config.max_tokens is None and config.max_seconds is None else None
+        journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, config.tensorboard)
         clock = time.monotonic() - at.seconds
         self.model.train()
         self.meter.start()
@@ -225,7 +226,7 @@ class Trainer:
         note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
         best = f"  best {self.metric} {at.scores[self.metric]:.2f}" if at.scores else ""
-        journal.progress(at.step, note + best)
+        journal.progress(at.step, self.length, note + best)
 
     def judge(self, journal: Journal) -> None:
         """Validate with the weights that would be used, and keep them if they are the best so far.

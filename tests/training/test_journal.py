@@ -71,3 +71,12 @@ def test_meter_refuses_what_is_not_finite(loss, norm):
     meter.add(torch.tensor(float(loss)), torch.tensor(float(norm)), 5)
     with pytest.raises(TrainingError, match=r"at step 7.*\nhint: .*learning rate"):
         meter.stop(7)
+
+
+def test_a_budget_of_tokens_is_told_in_steps_once_it_can_be(tmp_path):
+    journal = Journal(tmp_path / "metrics.jsonl", steps=None)
+    [bar] = journal.bar.tasks
+    assert bar.total is None
+    journal.progress(7, 91.2, "")
+    assert (bar.completed, bar.total) == (7, 91)
+    journal.close()
