@@ -14,15 +14,18 @@ from clearformer.errors import ConfigError, suggest
 
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {
+        "alexnet": "clearformer.models.alexnet:AlexNet",
         "bert": "clearformer.models.bert:Bert",
         "birnn": "clearformer.models.birnn:BiRNN",
         "classifier": "clearformer.models.classifier:Classifier",
         "gpt": "clearformer.models.gpt:GPT",
+        "resnet": "clearformer.models.resnet:ResNet",
         "rnn-lm": "clearformer.models.rnn:RNN",
         "seq2seq": "clearformer.models.seq2seq:Seq2Seq",
         "t5": "clearformer.models.t5:T5",
         "textcnn": "clearformer.models.textcnn:TextCNN",
         "transformer": "clearformer.models.transformer:Transformer",
+        "vgg": "clearformer.models.vgg:VGG",
     },
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",

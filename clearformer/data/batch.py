@@ -132,8 +132,11 @@ class ImageBatch(Tensors):
         self._count(None)
 
 
-def blank(task: str, n_rows: int, length: int) -> Tensors:
-    """A batch of zeros, of the kind that models of this task take: to look at shapes, or to warm up."""
+def blank(task: str, n_rows: int, length: int, channels: int = 3) -> Tensors:
+    """A batch of zeros, of the kind that models of this task take: to look at shapes, or to warm up.
+
+    `length` is tokens, or the pixels of a picture's side.
+    """
     tokens = torch.zeros(n_rows, length, dtype=torch.long)
     n = n_rows * length
     match task:
@@ -145,4 +148,6 @@ def blank(task: str, n_rows: int, length: int) -> Tensors:
             return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], torch.arange(n), n)
         case "classification":
             return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
+        case "image-classification":
+            return ImageBatch(torch.zeros(n_rows, channels, length, length), tokens[:, 0])
     raise ValueError(f"no batch is known for the task `{task}`")

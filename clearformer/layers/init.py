@@ -1,6 +1,7 @@
 """How weights begin.
 
 Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
+He et al. 2015:            W ~ N(0, 2 / fan_in)                                the same through a relu, forwards
 BERT, GPT-2 (and so on):   W ~ N(0, 0.02²)                                     whatever the width
 """
 
@@ -29,3 +30,11 @@ def gaussian(module: nn.Module, std: float = STD) -> None:
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+def he(module: nn.Module) -> None:
+    """For `module.apply`: He's for every convolution and matrix that a relu follows, zero for its bias."""
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearformer.layers.norms import NORMS, layer_norm, rms_norm
+from clearformer.layers.norms import NORMS, layer_norm, local_norm, local_response_norm, rms_norm
 
 B, T, D = 2, 3, 11
 
@@ -54,3 +54,15 @@ def test_quiet_vectors_meet_the_epsilon() -> None:
 def test_loudness_is_forgotten(name: str) -> None:
     norm = NORMS[name](D).double()
     torch.testing.assert_close(norm(x() * 1000), norm(x()), atol=1e-5, rtol=1e-5)
+
+
+def test_local_response_norm_by_hand() -> None:
+    """Three channels 1, 2, 3 and neighbours of one: sums of squares 5, 14, 13."""
+    x = torch.tensor([1.0, 2, 3]).view(1, 3, 1, 1)
+    y = local_response_norm(x, n=3, k=1.0, alpha=2.0, beta=0.5)
+    torch.testing.assert_close(y.flatten(), torch.tensor([1 / 11**0.5, 2 / 29**0.5, 3 / 27**0.5]))
+
+
+def test_torchs_local_norm_is_the_papers() -> None:
+    x = torch.randn(2, 7, 3, 5, dtype=torch.float64) * 50  # large, or α would not tell
+    torch.testing.assert_close(local_norm()(x), local_response_norm(x))

@@ -1,0 +1,59 @@
+"""Residual blocks, which learn by how much their output differs from their input (He et al. 2016).
+
+    y = relu(f(x) + shortcut(x))
+
+    basic        f: 3×3, 3×3
+    bottleneck   f: 1×1 to a quarter of the channels, 3×3, 1×1 back             a stride is the 3×3's
+
+Where f keeps the shape the shortcut is x itself. Where it does not:
+
+    projection   norm(W x), a 1×1 of the same stride                            option B of the paper
+    padding      every S-th pixel, and zeros for the channels that are new      option A, nothing to learn
+    none         no shortcut at all, nor anywhere else: the plain network, y = relu(f(x))
+"""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.layers.conv import Conv
+
+BlockKind = Literal["basic", "bottleneck"]
+Shortcut = Literal["projection", "padding", "none"]
+
+
+class Residual(nn.Module):
+    """x (B, C, Y, X) -> (B, O, Y/S, X/S)."""
+
+    is_block = True  # compiled by itself
+
+    def __init__(self, c_in: int, c_out: int, stride: int, block: BlockKind, shortcut: Shortcut) -> None:
+        super().__init__()
+        if block == "basic":
+            path = [Conv(c_in, c_out, 3, stride), Conv(c_out, c_out, 3, relu=False)]
+        else:
+            narrow = c_out // 4
+            path = [Conv(c_in, narrow, 1), Conv(narrow, narrow, 3, stride), Conv(narrow, c_out, 1, relu=False)]
+        self.path = nn.Sequential(*path)
+        self.shortcut: nn.Module | None = nn.Identity()
+        if shortcut == "none":
+            self.shortcut = None
+        elif stride > 1 or c_in != c_out:
+            is_learnt = shortcut == "projection"
+            self.shortcut = Conv(c_in, c_out, 1, stride, relu=False) if is_learnt else Padded(c_out - c_in, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.path(x)
+        return F.relu(y if self.shortcut is None else y + self.shortcut(x))
+
+
+class Padded(nn.Module):
+    """Every S-th pixel of x (B, C, Y, X), between as many channels of zeros on either side."""
+
+    def __init__(self, n_new: int, stride: int) -> None:
+        super().__init__()
+        self.before, self.after, self.stride = n_new // 2, n_new - n_new // 2, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))

@@ -1,0 +1,74 @@
+"""AlexNet, the network that won ImageNet for convolutions (Krizhevsky et al. 2012).
+
+    227×227×3     conv 11×11, 96, stride 4             55×55×96      pool 3×3, stride 2     27×27×96     norm
+                  conv 5×5, 256                        27×27×256     pool 3×3, stride 2     13×13×256    norm
+                  conv 3×3, 384, then 384, then 256    13×13×256     pool 3×3, stride 2     6×6×256
+                  dense 4096, 4096                     h (B, 4096)
+
+relu follows every layer. The norm is that across neighbouring channels (layers/norms.py). This is the table ungrouped:
+the paper's cut channels into two halves, for two GPUs. The one-column form (Krizhevsky 2014), which torchvision has, is
+narrower and has no norm. Any size is averaged to a grid for the dense layers: 6×6 above, less for small pictures.
+"""
+
+from collections import OrderedDict
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from clearformer.layers.conv import Conv
+from clearformer.layers.geometry import output_size
+from clearformer.layers.init import he
+from clearformer.layers.norms import local_norm
+from clearformer.models.pictures import PictureConfig, PictureModel, dense
+
+
+class AlexNetConfig(PictureConfig):
+    """[model] of kind "alexnet". The defaults are the table above."""
+
+    kind: Literal["alexnet"] = "alexnet"
+    size: int = Field(227, gt=0, description="pixels a side; pictures are square")
+    widths: Annotated[tuple[PositiveInt, ...], Field(min_length=5, max_length=5)] = (96, 256, 384, 384, 256)
+    first: int = Field(11, gt=0, description="pixels a side of the first filter; 3 or 5 for small pictures")
+    stride: int = Field(4, gt=0, description="of the first filter; 1 for small pictures")
+    padding: int = Field(0, ge=0, description="zeros on either side of the picture")
+    local_norm: bool = Field(True, description="norms across channels after the first two pools")
+    grid: int = Field(6, gt=0, description="places a side that the dense layers read, by averages")
+    d_model: int = Field(4096, gt=0, description="width of the dense layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="on the dense layers")
+
+    def model_post_init(self, _: object) -> None:
+        N = output_size(self.size, self.first, self.stride, self.padding)
+        for _pool in range(3):
+            N = output_size(N, 3, 2)
+        if N < 1:
+            raise ValueError(f"size = {self.size} leaves nothing after three pools; give a smaller stride")
+
+
+class AlexNet(PictureModel):
+    Config = AlexNetConfig
+
+    def __init__(self, config: AlexNetConfig) -> None:
+        super().__init__(config, config.d_model)
+        one, two, three, four, five = config.widths
+        norms = [("norm1", local_norm()), ("norm2", local_norm())] if config.local_norm else [(), ()]
+        layers = [
+            ("conv1", Conv(config.channels, one, config.first, config.stride, config.padding, norm=False)),
+            ("pool1", nn.MaxPool2d(3, stride=2)),
+            norms[0],
+            ("conv2", Conv(one, two, 5, norm=False)),
+            ("pool2", nn.MaxPool2d(3, stride=2)),
+            norms[1],
+            ("conv3", Conv(two, three, 3, norm=False)),
+            ("conv4", Conv(three, four, 3, norm=False)),
+            ("conv5", Conv(four, five, 3, norm=False)),
+            ("pool5", nn.MaxPool2d(3, stride=2)),
+        ]
+        self.layers = nn.Sequential(OrderedDict(layer for layer in layers if layer))
+        self.pool = nn.AdaptiveAvgPool2d(config.grid)
+        self.dense = dense(five * config.grid**2, config.d_model, config.dropout)
+        self.layers.apply(he)
+        self.dense.apply(he)
+
+    def look(self, pixels: Tensor) -> Tensor:
+        return self.dense(self.pool(self.layers(pixels)))

@@ -1,0 +1,65 @@
+"""ResNet, the network that deepens without getting worse (He et al. 2016).
+
+x   = stem(pixels)                       7×7 of stride 2 and a 3×3 pool, or, for small pictures, one 3×3
+x   = relu(f(x) + shortcut(x)) …         stages of blocks; each but the first halves the sides   layers/residual.py
+h   = mean over all places               (B, D)
+
+18, 34              two 3×3 a block              224×224
+50, 101, 152        bottlenecks                  224×224; a stride is the 3×3's, as in torchvision
+20, 32, … 1202      6n + 2 layers, option A      32×32, section 4.2 of the paper
+plain               the same without shortcuts: plain56 ends above plain20 even in training, which began it all
+"""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from clearformer.layers.conv import Conv
+from clearformer.layers.init import he
+from clearformer.layers.residual import BlockKind, Residual, Shortcut
+from clearformer.models.pictures import PictureConfig, PictureModel
+
+
+class ResNetConfig(PictureConfig):
+    """[model] of kind "resnet". The defaults are ResNet-50."""
+
+    kind: Literal["resnet"] = "resnet"
+    stem: Literal["7x7", "3x3"] = Field("7x7", description="3x3, without a pool, for small pictures")
+    stem_width: int = Field(64, gt=0, description="filters of the stem")
+    block: BlockKind = "bottleneck"
+    depths: tuple[PositiveInt, ...] = Field((3, 4, 6, 3), min_length=1, description="blocks of each stage")
+    widths: tuple[PositiveInt, ...] = Field((256, 512, 1024, 2048), description="channels that leave each stage")
+    shortcut: Shortcut = "projection"
+
+    def model_post_init(self, _: object) -> None:
+        if len(self.widths) != len(self.depths):
+            raise ValueError(f"{len(self.depths)} depths and {len(self.widths)} widths are not of the same stages")
+        if self.block == "bottleneck" and any(width % 4 for width in self.widths):
+            raise ValueError(f"widths = {self.widths} must be multiples of 4, as a bottleneck is a quarter")
+        if self.shortcut == "padding" and [*self.widths] != sorted((self.stem_width, *self.widths))[1:]:
+            raise ValueError(f"stem_width = {self.stem_width} and widths = {self.widths} must grow to be padded")
+
+
+class ResNet(PictureModel):
+    Config = ResNetConfig
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__(config, config.widths[-1])
+        is_large, c_in = config.stem == "7x7", config.stem_width
+        self.stem = Conv(config.channels, c_in, 7, stride=2) if is_large else Conv(config.channels, c_in, 3)
+        self.stem_pool = nn.MaxPool2d(3, stride=2, padding=1) if is_large else nn.Identity()
+        stages = []
+        for i, (n_blocks, c_out) in enumerate(zip(config.depths, config.widths)):
+            blocks = []
+            for j in range(n_blocks):
+                blocks.append(Residual(c_in, c_out, 2 if i and not j else 1, config.block, config.shortcut))
+                c_in = c_out
+            stages.append(nn.Sequential(*blocks))
+        self.stages = nn.Sequential(*stages)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.stem.apply(he)
+        self.stages.apply(he)
+
+    def look(self, pixels: Tensor) -> Tensor:
+        return self.pool(self.stages(self.stem_pool(self.stem(pixels)))).flatten(1)

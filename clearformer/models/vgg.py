@@ -1,0 +1,55 @@
+"""VGG, nothing but 3×3 filters, and many of them in a row (Simonyan & Zisserman 2015).
+
+    x = maxpool(relu(3×3) … relu(3×3))      five stages, each halving the sides
+    h = two dense layers of relu(x)         (B, D)
+
+Two 3×3 see as far as one 5×5, three as far as one 7×7, with 18 and 27 numbers a pair of channels instead of 25 and 49,
+and a relu after each.
+"""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from clearformer.layers.conv import Conv
+from clearformer.layers.init import he
+from clearformer.models.pictures import PictureConfig, PictureModel, dense
+
+
+class VGGConfig(PictureConfig):
+    """[model] of kind "vgg". The defaults are VGG-16."""
+
+    kind: Literal["vgg"] = "vgg"
+    depths: tuple[PositiveInt, ...] = Field((2, 2, 3, 3, 3), min_length=1, description="convolutions of each stage")
+    widths: tuple[PositiveInt, ...] = Field((64, 128, 256, 512, 512), description="filters of each stage")
+    batch_norm: bool = False
+    grid: int = Field(7, gt=0, description="places a side that the dense layers read, by averages; 1 at 32×32")
+    d_model: int = Field(4096, gt=0, description="width of the dense layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="on the dense layers")
+
+    def model_post_init(self, _: object) -> None:
+        if len(self.widths) != len(self.depths):
+            raise ValueError(f"{len(self.depths)} depths and {len(self.widths)} widths are not of the same stages")
+        if self.size < (least := 2 ** len(self.depths)):
+            raise ValueError(f"size = {self.size} cannot be halved {len(self.depths)} times: it takes {least} pixels")
+
+
+class VGG(PictureModel):
+    Config = VGGConfig
+
+    def __init__(self, config: VGGConfig) -> None:
+        super().__init__(config, config.d_model)
+        stages, c_in = [], config.channels
+        for n_convs, c_out in zip(config.depths, config.widths):
+            convs = [Conv(c_out if j else c_in, c_out, 3, norm=config.batch_norm) for j in range(n_convs)]
+            stages.append(nn.Sequential(*convs, nn.MaxPool2d(2)))
+            c_in = c_out
+        self.stages = nn.Sequential(*stages)
+        self.pool = nn.AdaptiveAvgPool2d(config.grid)
+        self.dense = dense(c_in * config.grid**2, config.d_model, config.dropout)
+        self.stages.apply(he)
+        self.dense.apply(he)
+
+    def look(self, pixels: Tensor) -> Tensor:
+        return self.dense(self.pool(self.stages(pixels)))
