@@ -18,6 +18,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "bert": "clearformer.models.bert:Bert",
         "birnn": "clearformer.models.birnn:BiRNN",
         "classifier": "clearformer.models.classifier:Classifier",
+        "googlenet": "clearformer.models.googlenet:GoogLeNet",
         "gpt": "clearformer.models.gpt:GPT",
         "resnet": "clearformer.models.resnet:ResNet",
         "rnn-lm": "clearformer.models.rnn:RNN",
@@ -26,6 +27,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "textcnn": "clearformer.models.textcnn:TextCNN",
         "transformer": "clearformer.models.transformer:Transformer",
         "vgg": "clearformer.models.vgg:VGG",
+        "vit": "clearformer.models.vit:ViT",
     },
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",

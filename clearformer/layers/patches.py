@@ -1,0 +1,44 @@
+"""A picture as a sentence whose words are its patches (Dosovitskiy et al. 2021, eq. 1).
+
+    z = [x_class ; E x_1 ; … ; E x_P] + positions         P = (N / F)² patches of F×F pixels, in rows
+
+E, the same matrix for every patch, is a convolution whose stride is its size. `x_class` is learnt, stands before the
+patches and speaks for the picture; it may be absent. Positions are learnt, one vector each; for a picture of another
+size they are stretched as a picture would be: patches keep their size, so there are more or fewer of them.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Patches(nn.Module):
+    """pixels (B, C, Y, X) -> (B, T, D): the patches, after the class token where there is one."""
+
+    def __init__(self, channels: int, patch: int, side: int, d_model: int, has_class: bool) -> None:
+        super().__init__()
+        self.side = side  # patches a side that the positions are for
+        self.conv = nn.Conv2d(channels, d_model, patch, stride=patch)
+        self.class_token = nn.Parameter(torch.empty(1, 1, d_model)) if has_class else None
+        self.positions = nn.Parameter(torch.empty(1, side * side + has_class, d_model))
+        nn.init.normal_(self.conv.weight, std=self.conv.weight[0].numel() ** -0.5)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        for parameter in self.parameters(recurse=False):
+            nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = self.conv(pixels)  # (B, D, Y/F, X/F)
+        positions = self.stretched(x.size(2), x.size(3))
+        x = x.flatten(2).mT  # (B, P, D)
+        if self.class_token is not None:
+            x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)  # (B, P + 1, D)
+        return x + positions
+
+    def stretched(self, n_rows: int, n_columns: int) -> Tensor:
+        """The positions (1, T, D) of so many patches. That of the class token is nowhere, and stays."""
+        if n_rows == n_columns == self.side:
+            return self.positions
+        first, grid = self.positions.split([int(self.class_token is not None), self.side**2], dim=1)
+        grid = grid.mT.unflatten(2, (self.side, self.side))  # (1, D, side, side)
+        grid = F.interpolate(grid, size=(n_rows, n_columns), mode="bicubic")
+        return torch.cat([first, grid.flatten(2).mT], dim=1)

@@ -1,0 +1,155 @@
+"""GoogLeNet: nine blocks that look at several scales at once (Szegedy et al. 2015).
+
+    x = stem(pixels)                       7×7, pool, 1×1, 3×3, pool
+    x = blocks 3a 3b | 4a … 4e | 5a 5b     layers/inception.py, a pool between the stages
+    h = mean over all places               (B, D)
+
+    scores = W h                           and, while it learns, those of two small networks on 4a and 4d, which give
+                                           the early blocks a gradient of their own
+
+The auxiliary networks are asked through `answers(batch)`: the head's scores, then each auxiliary network's. An
+objective that finds this method on a model in training adds their losses, weighted 0.3 in the paper; whoever uses the
+model, and so calls `head(hidden(batch))`, never meets them.
+
+The paper's norms across channels are torchvision's batch norms, which have no biases; besides, its large filters are
+3×3 instead of 5×5 and its last pool 2×2 instead of 3×3.
+"""
+
+from functools import partial
+from typing import Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearformer.data.batch import ImageBatch
+from clearformer.layers.conv import Conv
+from clearformer.layers.geometry import output_size
+from clearformer.layers.inception import Inception, Mixture
+from clearformer.layers.init import he
+from clearformer.layers.norms import local_norm
+from clearformer.models.pictures import PictureConfig, PictureModel, laid_out
+
+STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
+    (
+        (64, 96, 128, 16, 32, 32),
+        (128, 128, 192, 32, 96, 64),
+    ),
+    (
+        (192, 96, 208, 16, 48, 64),
+        (160, 112, 224, 24, 64, 64),
+        (128, 128, 256, 24, 64, 64),
+        (112, 144, 288, 32, 64, 64),
+        (256, 160, 320, 32, 128, 128),
+    ),
+    (
+        (256, 160, 320, 32, 128, 128),
+        (384, 192, 384, 48, 128, 128),
+    ),
+)
+
+
+class GoogLeNetConfig(PictureConfig):
+    """[model] of kind "googlenet". The defaults are the paper's."""
+
+    kind: Literal["googlenet"] = "googlenet"
+    upsample: int | None = Field(None, gt=0, description="pixels a side to which small pictures are enlarged first")
+    stem: bool = Field(True, description="without one, the picture goes straight into the first block")
+    stages: tuple[tuple[Mixture, ...], ...] = Field(STAGES, description="six numbers a block, as layers/inception.py")
+    auxiliary: tuple[str, ...] = Field(("4a", "4d"), description="blocks that have an auxiliary network")
+    batch_norm: bool = Field(False, description="after each convolution, instead of two norms across channels")
+    large: Literal[3, 5] = Field(5, description="pixels a side of a block's largest filters; torchvision's have 3")
+    last_pool: Literal[2, 3] = Field(3, description="pixels a side of the last pool; torchvision's has 2")
+    dropout: float = Field(0.4, ge=0, lt=1, description="on what the head reads")
+
+    def model_post_init(self, _: object) -> None:
+        known = [name for name, _ in named_blocks(self.stages)]
+        if unknown := [name for name in self.auxiliary if name not in known]:
+            raise ValueError(f"auxiliary: there is no block `{unknown[0]}`; there are {', '.join(known)}")
+        if self.auxiliary and not self.n_classes:
+            raise ValueError("auxiliary networks score classes; with n_classes = 0, set auxiliary = []")
+        N = self.upsample or self.size
+        N = halved(halved(output_size(N, 7, 2, 3), 3), 3) if self.stem else N
+        for i in range(1, len(self.stages)):
+            N = halved(N, self.last_pool if i == len(self.stages) - 1 else 3)
+        if N < 1:
+            raise ValueError(f"size = {self.size} leaves nothing after the pools; enlarge pictures by upsample = 96")
+
+
+def halved(N: int, F: int) -> int:
+    """What a pool of stride 2 leaves; a last window that hangs over the border counts."""
+    return output_size(N + 1, F, 2)
+
+
+def named_blocks(stages: tuple[tuple[Mixture, ...], ...]) -> list[tuple[str, Mixture]]:
+    """3a, 3b, 4a …, as the paper calls them: the stem is 1 and 2."""
+    return [(f"{3 + i}{chr(97 + j)}", mixture) for i, stage in enumerate(stages) for j, mixture in enumerate(stage)]
+
+
+class GoogLeNet(PictureModel):
+    Config = GoogLeNetConfig
+    config: GoogLeNetConfig
+
+    def __init__(self, config: GoogLeNetConfig) -> None:
+        conv, c_in = partial(Conv, norm=config.batch_norm, eps=1e-3), 192 if config.stem else config.channels
+        blocks: dict[str, nn.Module] = {}
+        auxiliary: dict[str, nn.Module] = {}
+        for name, mixture in named_blocks(config.stages):
+            if name.endswith("a") and blocks:
+                is_last = name == f"{2 + len(config.stages)}a"
+                blocks[f"pool{name[:-1]}"] = nn.MaxPool2d(config.last_pool if is_last else 3, stride=2, ceil_mode=True)
+            blocks[name] = block = Inception(c_in, mixture, conv, config.large)
+            c_in = block.channels
+            if name in config.auxiliary:
+                auxiliary[name] = Auxiliary(c_in, config.n_classes, conv)
+        super().__init__(config, c_in)
+        self.stem = build_stem(config, conv) if config.stem else nn.Identity()
+        self.blocks, self.auxiliary = nn.ModuleDict(blocks), nn.ModuleDict(auxiliary)
+        self.pool, self.dropout = nn.AdaptiveAvgPool2d(1), nn.Dropout(config.dropout)
+        self.stem.apply(he)
+        self.blocks.apply(he)
+
+    def look(self, pixels: Tensor) -> Tensor:
+        return self.each(pixels)[0]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return self.classifier(self.dropout(hidden))
+
+    def answers(self, batch: ImageBatch) -> list[Tensor]:
+        """The head's scores (B, n_classes), then those of each auxiliary network: for training."""
+        hidden, seen = self.each(laid_out(batch))
+        return [self.head(hidden), *(self.auxiliary[name](x) for name, x in seen.items())]
+
+    def each(self, pixels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The vector (B, D), and what leaves the blocks that have an auxiliary network."""
+        if self.config.upsample is not None:
+            pixels = F.interpolate(pixels, size=(self.config.upsample,) * 2, mode="bilinear")
+        x, seen = self.stem(pixels), {}
+        for name, block in self.blocks.items():
+            x = block(x)
+            if name in self.auxiliary:
+                seen[name] = x
+        return self.pool(x).flatten(1), seen
+
+
+def build_stem(config: GoogLeNetConfig, conv: partial[Conv]) -> nn.Sequential:
+    pools = [nn.MaxPool2d(3, stride=2, ceil_mode=True) for _ in range(2)]
+    norms = [nn.Identity() if config.batch_norm else local_norm() for _ in range(2)]
+    first, reduce, second = conv(config.channels, 64, 7, 2), conv(64, 64, 1), conv(64, 192, 3)
+    return nn.Sequential(first, pools[0], norms[0], reduce, second, norms[1], pools[1])
+
+
+class Auxiliary(nn.Module):
+    """x (B, C, Y, X) -> scores (B, n_classes), from averages over a grid of 4×4."""
+
+    def __init__(self, c_in: int, n_classes: int, conv: partial[Conv]) -> None:
+        super().__init__()
+        self.pool, self.conv = nn.AdaptiveAvgPool2d(4), conv(c_in, 128, 1)
+        self.dense, self.dropout = nn.Linear(128 * 4 * 4, 1024), nn.Dropout(0.7)
+        self.classifier = nn.Linear(1024, n_classes)
+        self.conv.apply(he)
+        self.dense.apply(he)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(self.pool(x)).flatten(1)
+        return self.classifier(self.dropout(F.relu(self.dense(x))))
