@@ -1,14 +1,16 @@
-"""A model taken to pieces, layer by layer: output shapes, parameters, multiplications. Nothing is allocated.
+"""A model taken to pieces, layer by layer: output shapes, parameters, multiplications; of one for pictures, receptive
+fields. Nothing is allocated.
 
 The model is built on torch's meta device, where tensors have shapes and no data, and one forward pass is watched.
 
     linear           B·T · in · out
     attention        T·S · (K + N) a head: scores, then the mixing of values
     recurrence       B·T · the sizes of all matrices
-    convolution      B·T · the size of a filter, for each filter
+    convolution      places · the size of a filter, for each filter
     everything else  counted as none: additions, norms and look-ups are cheap beside products
 """
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearformer.data.batch import Tensors, blank
+from clearformer.data.batch import ImageBatch, Tensors, blank
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
+from clearformer.layers.receptive import Sight
 from clearformer.layers.recurrent import Step, Unrolled, Weights
 from clearformer.loading import build_model, bundled, read_recipe
 from clearformer.recipe import model_config, presets
 from clearformer.registry import names
+
+POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,14 @@ class Layer:
     output: list[int]
     parameters: int  # its own, not those of layers inside it; a shared tensor is counted where it first occurs
     multiplications: int  # of one forward pass, its own likewise
+    receptive_field: int | None = None  # pixels a side that one of its numbers can see
 
 
-def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
-    """A run folder, a bundled model, a preset or a model kind: its layers and totals for one text, or pair."""
+def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
+    """A run folder, a bundled model, a preset or a model kind: its layers and totals for one text, pair or picture.
+
+    `length` is tokens a side, 32 if not given, or the pixels of a picture's side, by default those of the model.
+    """
     if Path(name).exists() or str(name) in bundled():
         config = read_recipe(name).model
     elif str(name) in (known := [*presets(), *names("model"), *bundled()]):
@@ -44,7 +53,8 @@ def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
         raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))
     with torch.device("meta"):
         model = build_model(config)
-        batch = blank(getattr(model, "task", "translation"), 1, length)
+        length = getattr(config, "size", 32) if length is None else length
+        batch = blank(getattr(model, "task", "translation"), 1, length, getattr(config, "channels", 3))
     layers = watch(model.eval(), batch)
     return {
         "name": str(name),
@@ -56,11 +66,12 @@ def inspect(name: str | Path, length: int = 32) -> dict[str, Any]:
 
 
 def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
-    """One forward pass; every module that has parameters of its own, or attends, becomes a row in order of use.
+    """One forward pass; every module that has parameters of its own, attends or pools is a row, in order of use.
 
     Those that the pass does not use, such as BERT's pooler, come last, without an output.
     """
-    rows, handles = Rows(), []
+    sight = Sight(batch.pixels) if isinstance(batch, ImageBatch) else None
+    rows, handles = Rows(sight), []
 
     def hook(name: str, owner: nn.Module) -> Any:
         def called(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -74,9 +85,10 @@ def watch(model: nn.Module, batch: Tensors) -> list[Layer]:
             module.core = CountingCore(name, module, rows)
         elif type(module) is Unrolled:  # its matrices are read, not called
             handles.append(module.register_forward_hook(hook(f"{name}.weights", module.weights)))
-        elif any(True for _ in module.parameters(recurse=False)):
+        elif isinstance(module, POOLS) or any(True for _ in module.parameters(recurse=False)):
             handles.append(module.register_forward_hook(hook(name, module)))
-    model(batch)
+    with torch.no_grad(), sight or nullcontext():
+        model(batch)
     for name, module in model.named_modules():
         rows.rest(name, module)
     for handle in handles:
@@ -88,7 +100,7 @@ def products(module: nn.Module, output: Tensor) -> int:
     """The multiplications of a module that has weights of its own, given what it returned."""
     if isinstance(module, nn.Linear):
         return output.numel() * module.in_features
-    if isinstance(module, nn.Conv1d):
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
         return output.numel() * module.weight[0].numel()
     if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time
         return output.shape[:-1].numel() * sum(p.numel() for p in module.parameters() if p.dim() == 2)
@@ -100,7 +112,8 @@ def products(module: nn.Module, output: Tensor) -> int:
 class Rows:
     """Layers in order of first use. One that is used again, as an embedding shared by both sides, keeps its row."""
 
-    def __init__(self) -> None:
+    def __init__(self, sight: Sight | None = None) -> None:
+        self.sight = sight
         self.by_name: dict[str, Layer] = {}
         self.counted: set[int] = set()
 
@@ -109,7 +122,14 @@ class Rows:
         self.counted.update(map(id, own))
         before = self.by_name.get(name, Layer(name, [], 0, 0))
         n_parameters = before.parameters + sum(p.numel() for p in own)
-        self.by_name[name] = Layer(name, list(output.shape), n_parameters, before.multiplications + products)
+        field = None if self.sight is None else self.sight.of(output)
+        self.by_name[name] = Layer(
+            name,
+            list(output.shape),
+            n_parameters,
+            before.multiplications + products,
+            None if field is None else field.size,
+        )
 
     def rest(self, name: str, owner: nn.Module) -> None:
         """A row for parameters that were not met."""
@@ -135,5 +155,7 @@ class CountingCore:
             products = (q.numel() + k.numel() + v.numel()) * self.qkv.in_features
             self.rows.add(f"{self.name}.qkv", q.new_empty(B, T, self.qkv.out_features), products, self.qkv)
         z = q.new_empty(B, H, T, N)
+        if self.rows.sight is not None:
+            self.rows.sight.sees_all(z)
         self.rows.add(f"{self.name}.core", z, B * H * T * S * (K + N))
         return z

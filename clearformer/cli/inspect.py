@@ -11,16 +11,19 @@ from clearformer.cli.options import Json
 @app.command()
 def inspect(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder, a bundled model, a preset or a kind.")],
-    length: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens a side, for shapes and products.")] = 32,
+    length: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Tokens a side, else 32; of a picture, pixels a side.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show a model's layers: shapes, parameters, products.
+    """Show a model's layers: shapes, parameters, products; of pictures, receptive fields.
 
-    For one text, or sentence pair; nothing is computed, so that large models cost nothing to look at.
+    For one text, sentence pair or picture; nothing is computed, so that large models cost nothing to look at.
 
     \b
     clearformer inspect transformer-base
     clearformer inspect gpt3-175b
+    clearformer inspect alexnet
     clearformer inspect runs/m30k --length 20 --json
     """
     from json import dumps
@@ -32,8 +35,10 @@ def inspect(
         print(dumps(result))
         return
     width = max(len(layer["name"]) for layer in result["layers"])
-    print(f"{'layer':<{width}}  {'output':>18}  {'parameters':>12}  {'multiplications':>15}")
+    sees = any(layer["receptive_field"] for layer in result["layers"])
+    print(f"{'layer':<{width}}  {'output':>18}  {'parameters':>12}  {'multiplications':>15}{'  sees' if sees else ''}")
     for layer in result["layers"]:
-        shape = "×".join(map(str, layer["output"]))
-        print(f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiplications']:>15,}")
+        shape, field = "×".join(map(str, layer["output"])), layer["receptive_field"] or ""
+        row = f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiplications']:>15,}"
+        print(f"{row}  {field:>4}" if sees else row)
     print(f"{'total':<{width}}  {'':>18}  {result['parameters']:>12,}  {result['multiplications']:>15,}")
