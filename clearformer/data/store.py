@@ -11,22 +11,17 @@ and documents have one, `tokens`, in which each document ends with EOS. The head
 strings (say, the tokenizer's fingerprint) next to our own mark.
 """
 
-import errno
-import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from clearformer.errors import DataError, MachineError
+from clearformer.data.growing import GrowingFile, Kind
+from clearformer.errors import DataError
 
 MARK = "clearformer"  # the key of the metadata that says which kind of store this is
 
@@ -128,81 +123,43 @@ def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
 
 
 class Writer:
-    """Streams rows of ids into a store, in constant memory.
-
-    The safetensors header states every size before the first byte of data, so the tensors grow as raw files in a
-    temporary folder beside `path` and are joined at the end. `path` itself appears whole or not at all, and a writer
-    that fails leaves nothing behind.
-    """
+    """Streams rows of ids into a store, in constant memory. A writer that fails leaves nothing behind."""
 
     STORE: ClassVar[type[Store]]
 
     def __init__(self, path: Path, vocab_size: int, metadata: Mapping[str, str] | None = None) -> None:
-        self.path, self.metadata = path, dict(metadata or {})
-        self.dtype = "uint16" if vocab_size <= 2**16 else "int32"
+        dtype = "uint16" if vocab_size <= 2**16 else "int32"
+        kinds = {name: Kind("int64" if name.endswith("_offsets") else dtype) for name in self.STORE.tensors()}
         self._ends = dict.fromkeys(self.STORE.SIDES, 0)
         self.count = 0
-        with writing(path), ExitStack() as stack:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
-            names = self.STORE.tensors()
-            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in names}
-            for side in self._ends:
-                self._raw[f"{side}_offsets"].write(np.zeros(1, "int64").tobytes())
-            self._open = stack.pop_all()
+        self._file = GrowingFile(path, kinds, {**(metadata or {}), MARK: self.STORE.KIND})
+        for side in self._ends:
+            self._file.append(f"{side}_offsets", np.zeros(1, "int64"))
 
     def _append(self, *sides: Sequence[Sequence[int]]) -> None:
         assert len({len(rows) for rows in sides}) == 1, "a pair has two sides"
         self.count += len(sides[0])
-        with writing(self.path):
-            for side, ids in zip(self._ends, sides):
-                rows = Ragged.of(ids, self.dtype)
-                ends = self._ends[side] + np.cumsum(rows.lengths)
-                self._raw[side].write(rows.flat.tobytes())
-                self._raw[f"{side}_offsets"].write(ends.astype("int64").tobytes())
-                self._ends[side] += len(rows.flat)
+        for side, ids in zip(self._ends, sides):
+            rows = Ragged.of(ids, self._file.kinds[side].dtype)
+            self._file.append(side, rows.flat)
+            self._file.append(f"{side}_offsets", self._ends[side] + np.cumsum(rows.lengths))
+            self._ends[side] += len(rows.flat)
 
     def _join(self) -> None:
-        """Join the raw files into the store and put it in place."""
-        with writing(self.path), self._open:
-            if self.count == 0:
-                what = self.STORE.KIND.split()[0]
-                raise DataError(f"{self.path}: there are no {what} to store", "check the corpus and its filter")
-            for file in self._raw.values():
-                file.flush()
-            joined = self._folder / "joined"
-            with open(joined, "wb") as file:
-                file.write(self._header())
-                for name in self._raw:
-                    with open(self._folder / name, "rb") as raw:
-                        shutil.copyfileobj(raw, file, 2**20)
-                    os.remove(self._folder / name)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(joined, self.path)
-
-    def _header(self) -> bytes:
-        """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
-        entries: dict[str, object] = {"__metadata__": {**self.metadata, MARK: self.STORE.KIND}}
-        start = 0
-        for name in self._raw:
-            dtype = np.dtype("int64" if name.endswith("_offsets") else self.dtype)
-            n = self.count + 1 if name.endswith("_offsets") else self._ends[name]
-            code = {"int64": "I64", "int32": "I32", "uint16": "U16"}[dtype.name]
-            entries[name] = {"dtype": code, "shape": [n], "data_offsets": [start, start + n * dtype.itemsize]}
-            start += n * dtype.itemsize
-        text = json.dumps(entries).encode()
-        text += b" " * (-len(text) % 8)
-        return len(text).to_bytes(8, "little") + text
+        """Put the store in place."""
+        if self.count == 0:
+            self._file.discard()
+            what = self.STORE.KIND.split()[0]
+            raise DataError(f"{self._file.path}: there are no {what} to store", "check the corpus and its filter")
+        self._file.join()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            with writing(self.path):
-                self._open.close()
-        elif self._folder.exists():
+            self._file.discard()
+        elif self._file.is_open:
             self._join()
 
 
@@ -224,7 +181,7 @@ class StoreWriter(Writer):
     def close(self) -> PairStore:
         """Put the store in place and open it."""
         self._join()
-        return PairStore(self.path)
+        return PairStore(self._file.path)
 
 
 class DocumentWriter(Writer):
@@ -242,15 +199,4 @@ class DocumentWriter(Writer):
     def close(self) -> DocumentStore:
         """Put the store in place and open it."""
         self._join()
-        return DocumentStore(self.path)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what the disk may answer into a sentence about `path`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise MachineError(f"{path}: the disk is full", "free some space, or choose another folder") from None
-        raise MachineError(f"{path}: cannot be written ({error.strerror})", "choose another folder") from None
+        return DocumentStore(self._file.path)

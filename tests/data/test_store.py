@@ -98,7 +98,7 @@ def test_nothing_to_store(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "p", 17)
     with open("/dev/full", "wb", buffering=0) as full:
-        writer._raw["target"] = full
+        writer._file._raw["target"] = full
         with pytest.raises(MachineError, match="the disk is full\nhint: free"), writer:
             writer.add(SOURCE, TARGET)
     assert not list(tmp_path.iterdir())
@@ -108,7 +108,7 @@ def test_a_disk_that_fills_while_joining(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clearformer.data.store.os.replace", fail)
+    monkeypatch.setattr("clearformer.data.growing.os.replace", fail)
     with pytest.raises(MachineError, match="the disk is full"):
         stored(tmp_path / "p")
     assert not list(tmp_path.iterdir())
