@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights: steadier than any single step's.
+"""An exponential moving average of the weights, and of batch norms' statistics: steadier than any single step's.
 
 a ← a + (1 − d) (θ − a),    d = min(decay, (1 + k) / (10 + k)) at step k, so that the start is soon forgotten
 """
@@ -9,18 +9,20 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from clearformer.training.statistics import statistics
+
 
 class Average:
-    """`weights` that learn, by parameter name, a tied one named once; sliced over the ranks as the model's own are."""
+    """`weights` that learn, by name, a tied one named once; sliced over the ranks as the model's own are."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights: dict[str, Tensor] = {name: p.detach().clone() for name, p in learning(model)}
+        self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in learning(model)}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for _, p in learning(model)], 1 - decay)
+        torch._foreach_lerp_(list(self.weights.values()), [tensor for _, tensor in learning(model)], 1 - decay)
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:
@@ -38,10 +40,11 @@ class Average:
 
 @torch.no_grad()
 def fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, p in learning(model):
-        p.copy_(weights[name])
+    for name, tensor in learning(model):
+        tensor.copy_(weights[name])
 
 
-def learning(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+def learning(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """A frozen weight is its own average."""
-    return ((name, p) for name, p in model.named_parameters() if p.requires_grad)
+    yield from ((name, p.detach()) for name, p in model.named_parameters() if p.requires_grad)
+    yield from statistics(model)

@@ -34,6 +34,7 @@ from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.training.statistics import set_training, share_statistics
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
@@ -46,7 +47,7 @@ class TrainConfig(Config):
     steps: int = Field(8000, ge=1, description="optimiser steps")
     max_tokens: int | None = Field(None, ge=1, description="target tokens after which training ends, if that is sooner")
     max_seconds: float | None = Field(None, gt=0, description="of training and validation, likewise")
-    tokens: int = Field(4096, ge=1, description="a side of one micro-batch, padding included")
+    tokens: int = Field(4096, ge=1, description="of one micro-batch, a side of it, padding included; or its pictures")
     accumulation: int = Field(1, ge=1, description="micro-batches a rank and step")
     clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 is no clipping")
     ema: float = Field(0.999, ge=0, lt=1, description="decay of the averaged weights that are used; 0 uses the last")
@@ -126,7 +127,7 @@ class Trainer:
         total = config.steps if config.max_tokens is None and config.max_seconds is None else None
         journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, config.tensorboard)
         clock = time.monotonic() - at.seconds
-        self.model.train()
+        set_training(self.model)
         self.meter.start()
         try:
             with ctrl_c() as interrupted:
@@ -212,6 +213,7 @@ class Trainer:
             loss += total.detach()
         if self.world.size > 1 and self.config.parallel == "replicate":
             sum_gradients(self.parameters, self.world)
+        share_statistics(self.model, self.world)
         return self.world.sum(loss)
 
     def rate(self, step: int) -> float:
@@ -239,7 +241,7 @@ class Trainer:
                 self.model.eval()
                 with gathered(self.model):
                     scores = self.world.agree(self.validate(self.model, at.step))
-                self.model.train()
+                set_training(self.model)
                 journal.log(at.step, "valid", scores)
                 journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
                 value = -scores[metric] if metric in LOWER else scores[metric]
