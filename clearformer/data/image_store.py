@@ -1,0 +1,83 @@
+"""Pictures on disk as a training reads them, memory-mapped: bytes of one size, and what each shows.
+
+    classes  (n,) int64
+    pixels   (n, C, size, size) uint8
+
+The metadata carries each channel's mean and spread, of 0 … 1, over all pixels.
+"""
+
+import json
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+
+from clearformer.data.batch import ImageBatch
+from clearformer.data.growing import GrowingFile, Kind
+from clearformer.data.store import MARK, Store
+
+
+class ImageStore(Store):
+    SIDES = ()
+    KIND = "pictures 1"
+
+    @classmethod
+    def tensors(cls) -> tuple[str, ...]:
+        return "classes", "pixels"
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self._flat[0]
+
+    @property
+    def pixels(self) -> np.ndarray:
+        """A view of the mapped file."""
+        return self._flat[1]
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        return tuple(json.loads(self.metadata["mean"]))
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        return tuple(json.loads(self.metadata["std"]))
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def batch(self, rows: np.ndarray) -> ImageBatch:
+        return ImageBatch(torch.from_numpy(self.pixels[rows]), torch.from_numpy(self.classes[rows]))
+
+
+class ImageWriter:
+    """Streams pictures into a store; `path` appears at the end of the block, whole, or not at all."""
+
+    def __init__(self, path: Path, channels: int, size: int) -> None:
+        kinds = {"classes": Kind("int64"), "pixels": Kind("uint8", (channels, size, size))}
+        self.file = GrowingFile(path, kinds, {MARK: ImageStore.KIND})
+        self.sums = np.zeros((2, channels), "int64")  # Σ x and Σ x², exactly
+
+    def add(self, pixels: np.ndarray, k: int) -> None:
+        """One picture uint8 (C, size, size), of class k."""
+        self.file.append("pixels", pixels[None])
+        self.file.append("classes", np.array([k]))
+        flat = pixels.reshape(len(pixels), -1).astype("int64")
+        self.sums += np.stack([flat.sum(1), np.square(flat).sum(1)])
+
+    def __len__(self) -> int:
+        return self.file.counts["classes"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None or not len(self):
+            self.file.discard()
+            return
+        size = self.file.kinds["pixels"].row[1]
+        mean, square = self.sums / (len(self) * size**2)
+        variance = square - mean**2
+        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # that of a channel that never changes cannot divide
+        self.file.metadata |= {"mean": json.dumps((mean / 255).tolist()), "std": json.dumps((std / 255).tolist())}
+        self.file.join()

@@ -1,0 +1,53 @@
+"""[image]: how a picture becomes numbers.
+
+    fit          a picture of any shape -> uint8 (C, size, size), once, when a training prepares its data    fitting.py
+    augment      other pictures that show the same, in training                                             augment/
+    normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel of mean 0 and spread 1
+
+The last two work by the batch, on the device.
+"""
+
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clearformer.config import Config
+from clearformer.data.augment import AugmentConfig
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ImageConfig(Config):
+    """[image]"""
+
+    size: int | None = Field(None, gt=0, description="the side of the square, in pixels; model.size if not given")
+    channels: Literal[1, 3] | None = Field(None, description="1 is grey, 3 is colour; model.channels if not given")
+    fit: Literal["crop", "pad", "stretch"] = Field("crop", description="how a picture that is not square becomes so")
+    margin: float = Field(0.0, ge=0, lt=0.5, description="share cut off at each edge; 0.0625 keeps the middle 7/8")
+    mean: tuple[Share, ...] | None = Field(None, description="a channel, of 0 … 1; of the training data if not given")
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, description="the same of the spread")
+    augment: AugmentConfig = AugmentConfig()
+
+    def model_post_init(self, _: object) -> None:
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if values is not None and self.channels is not None and len(values) != self.channels:
+                raise ValueError(f"`{name}` has {len(values)} numbers for {self.channels} channels")
+
+    def normalise(self, pixels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """uint8 (B, C, Y, X) as a model reads them; what is float already stays as it is."""
+        if pixels.dtype != torch.uint8:
+            return pixels
+        assert self.mean is not None
+        assert self.std is not None
+        mean, std = (column(values, pixels.device, dtype) for values in (self.mean, self.std))
+        return (pixels.to(dtype) / 255 - mean) / std
+
+
+@lru_cache(maxsize=16)
+def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(C, 1, 1), made once: a copy at every step would make the host wait for the device."""
+    return torch.tensor(values, device=device, dtype=dtype)[:, None, None]

@@ -1,0 +1,211 @@
+"""Files to labelled pictures: folders, idx, npz, and what is wrong with some of them."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clearformer.data.fitting import fit_all, fitted
+from clearformer.data.images import ImageCorpora, ImageSource, open_picture, some_pictures
+from clearformer.data.pixels import ImageConfig
+from clearformer.data.split import place
+from clearformer.errors import ConfigError, DataError, MachineError
+
+rng = np.random.default_rng(0)
+
+
+def noise(*shape: int) -> np.ndarray:
+    return rng.integers(0, 256, shape, "uint8")
+
+
+def write_idx(path: Path, array: np.ndarray) -> Path:
+    data = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two classes, of two pictures and one; beside them what is no picture."""
+    for name in ("dog/b.png", "dog/deep/a.JPG", "cat/c.png"):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise(7, 11, 3)).save(path)
+    (tmp_path / "pets" / "dog" / "notes.txt").write_text("a dog")
+    (tmp_path / "pets" / "dog" / ".hidden.png").write_bytes(b"")
+    (tmp_path / "pets" / ".git").mkdir()
+    (tmp_path / "pets" / "readme.md").write_text("pets")
+    return tmp_path / "pets"
+
+
+def test_a_folder_of_class_folders(folder: Path) -> None:
+    source = ImageSource(path=folder)
+    found = list(source.read())
+    assert [(Path(picture.name).name, picture.label) for picture in found] == [
+        ("c.png", "cat"), ("b.png", "dog"), ("a.JPG", "dog"),
+    ]  # fmt: skip
+    assert source.classes() == ["cat", "dog"]
+    assert found[0].open().size == (11, 7)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ""])
+def test_idx_files_find_their_labels(tmp_path: Path, suffix: str) -> None:
+    pixels, labels = noise(5, 7, 11), np.array([10, 2, 0, 2, 1], "uint8")
+    path = write_idx(tmp_path / f"t-images-idx3-ubyte{suffix}", pixels)
+    write_idx(tmp_path / f"t-labels-idx1-ubyte{suffix}", labels)
+    source = ImageSource(path=path)
+    found = list(source.read())
+    assert [picture.label for picture in found] == ["10", "2", "0", "2", "1"]
+    assert source.classes() == ["0", "1", "2", "10"]  # numbers in their own order
+    assert all(np.array_equal(np.asarray(picture.open()), image) for picture, image in zip(found, pixels))
+    named = source.changed(names=[f"n{i}" for i in range(11)])
+    assert [picture.label for picture in named.read()] == ["n10", "n2", "n0", "n2", "n1"]
+    assert len(named.classes()) == 11
+    with pytest.raises(DataError, match="has a class 10, and there are 2 names"):
+        list(source.changed(names=["a", "b"]).read())
+
+
+def test_npz_files(tmp_path: Path) -> None:
+    pixels = noise(3, 5, 7, 3)
+    np.savez(tmp_path / "a.npz", images=pixels, labels=np.array(["x", "y", "x"]))
+    np.savez(tmp_path / "b.npz", x_train=pixels, y_train=np.array([[1], [0], [1]]), floats=pixels / 255.0)
+    found = list(ImageSource(path=tmp_path / "a.npz").read())
+    assert [picture.label for picture in found] == ["x", "y", "x"]
+    assert np.array_equal(np.asarray(found[1].open()), pixels[1])
+    named = ImageSource(path=tmp_path / "b.npz", image="x_train", label="y_train")
+    assert [picture.label for picture in named.read()] == ["1", "0", "1"]
+    with pytest.raises(DataError, match="has no array `images`"):
+        ImageSource(path=tmp_path / "b.npz").read()
+    with pytest.raises(DataError, match=r"the pictures are float64 of \(3, 5, 7, 3\)"):
+        ImageSource(path=tmp_path / "b.npz", image="floats", label="y_train").read()
+    np.savez(tmp_path / "c.npz", images=pixels, labels=np.arange(2))
+    with pytest.raises(DataError, match="has 3 pictures, and 2 labels"):
+        ImageSource(path=tmp_path / "c.npz").read()
+
+
+def test_parquet_files(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    path.write_bytes(b"PAR1")
+    source = ImageSource(path=path)
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        with pytest.raises(MachineError, match="parquet files need pyarrow"):
+            next(source.read())
+        return
+    from pyarrow import parquet
+
+    Image.fromarray(noise(5, 7)).save(tmp_path / "a.png")
+    content = {"bytes": (tmp_path / "a.png").read_bytes(), "path": "a.png"}
+    parquet.write_table(pyarrow.table({"image": [content] * 2, "label": [1, 0]}), path)
+    found = list(source.read())
+    assert [picture.label for picture in found] == ["1", "0"]
+    assert found[0].open().size == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.csv", b"1,2", "pictures are not read from such a file"),
+        ("x-images-idx3-ubyte", b"\0\0\x09\x03", "is not an idx file of bytes"),
+        (
+            "x-images-idx3-ubyte",
+            b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,
+            r"29 bytes for \[2, 3, 5\]",
+        ),
+        ("x-images-idx3-ubyte.gz", gzip.compress(b"\0" * 999)[:-9], "is damaged"),
+        ("a.npz", b"PK\x03\x04", "is damaged, or not an .npz file"),
+    ],
+)
+def test_what_is_no_source_is_said(tmp_path: Path, name: str, content: bytes, match: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=match):
+        ImageSource(path=tmp_path / name).read()
+
+
+def test_folders_without_pictures(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        ImageSource(path=tmp_path / "nowhere").read()
+    flat = folder / "dog" / "deep"
+    with pytest.raises(DataError, match=r"is empty\nhint: .* in a folder named after its class"):
+        next(ImageSource(path=flat).read())
+
+
+def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
+    whole = (folder / "cat" / "c.png").read_bytes()
+    (folder / "cat" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "cat" / "empty.png").write_bytes(b"")
+    (folder / "dog" / "words.jpg").write_text("not a picture")
+    broken: list[str] = []
+    image = ImageConfig(size=5, channels=3)
+    found = list(fit_all(ImageSource(path=folder).read(), image, broken))
+    assert [picture.label for picture in found] == ["cat", "dog", "dog"]
+    assert sorted(Path(told.split()[0]).name for told in broken) == ["cut.png", "empty.png", "words.jpg"]
+    assert all("cannot be read: it is damaged, or no picture" in told for told in broken)
+    with pytest.raises(DataError, match=r"cut\.png cannot be read"):
+        open_picture(folder / "cat" / "cut.png")
+    n, some = some_pictures(ImageSource(path=folder), 100)
+    assert (n, len(some)) == (6, 3)
+
+
+def test_a_photograph_is_turned_the_right_way_up(tmp_path: Path) -> None:
+    image = Image.fromarray(noise(5, 11, 3))
+    exif = image.getexif()
+    exif[0x0112] = 6  # to be turned by 90°
+    image.save(tmp_path / "turned.png", exif=exif)
+    assert open_picture(tmp_path / "turned.png").size == (5, 11)
+
+
+def test_a_picture_becomes_square_in_three_ways() -> None:
+    wide = np.zeros((10, 30, 3), "uint8")
+    wide[:, 10:20] = 200  # the middle square
+    image = Image.fromarray(wide)
+    shapes = {fit: fitted(image, ImageConfig(size=10, channels=3, fit=fit)) for fit in ("crop", "pad", "stretch")}
+    assert all(pixels.shape == (3, 10, 10) and pixels.dtype == np.uint8 for pixels in shapes.values())
+    assert (shapes["crop"] == 200).all()
+    assert not shapes["pad"][:, :3].any()
+    assert not shapes["pad"][:, -3:].any()
+    assert shapes["stretch"][0, 5, [0, 5, 9]].tolist() == [0, 200, 0]
+    exact = Image.fromarray(noise(7, 7))
+    assert np.array_equal(fitted(exact, ImageConfig(size=7, channels=1))[0], np.asarray(exact))
+
+
+def test_a_margin_is_cut_off() -> None:
+    framed = np.full((16, 16), 9, "uint8")
+    framed[1:-1, 1:-1] = 77
+    image = ImageConfig(size=14, channels=1, margin=1 / 16)
+    assert (fitted(Image.fromarray(framed), image) == 77).all()
+
+
+def test_colours_come_and_go() -> None:
+    grey, red = Image.fromarray(noise(7, 7)), Image.new("RGB", (7, 7), (255, 0, 0))
+    three = fitted(grey, ImageConfig(size=7, channels=3))
+    assert np.array_equal(three[0], three[2])
+    assert (fitted(red, ImageConfig(size=7, channels=1)) == 76).all()  # 0.299 of 255
+    see_through = Image.new("RGBA", (7, 7), (1, 2, 3, 4))
+    assert fitted(see_through, ImageConfig(size=7, channels=3))[:, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:
+    """By its pixels as they were: the same in any order and at any size; copies stay together."""
+    pixels = noise(200, 5, 5)
+    np.savez(tmp_path / "a.npz", images=np.concatenate([pixels, pixels[::-1]]), labels=np.zeros(400, int))
+    data = ImageCorpora(train={"path": tmp_path / "a.npz"}, held_out=0.2, held_out_test=0.1)
+    splits = []
+    for size in (5, 3):
+        found = list(fit_all(data.train.read(), ImageConfig(size=size, channels=1), []))
+        splits.append([data.split_of(picture.place) for picture in found])
+    assert splits[0] == splits[1]
+    assert splits[0][:200] == splits[0][200:][::-1]
+    assert splits[0][0] == data.split_of(place(pixels[0].tobytes()))
+    assert {name: 20 < splits[0].count(name) < 100 for name in ("valid", "test")} == {"valid": True, "test": True}
+
+
+def test_settings_that_contradict_each_other() -> None:
+    with pytest.raises(ConfigError, match="`mean` has 3 numbers for 1 channels"):
+        ImageConfig.parse({"channels": 1, "mean": [0.5, 0.5, 0.5]}, "x.toml: [image]")
+    with pytest.raises(ConfigError, match="`channels`"):
+        ImageConfig.parse({"channels": 2}, "x.toml: [image]")
