@@ -16,6 +16,7 @@ from clearformer.loading import read_recipe
 from clearformer.recipe import Recipe, model_key, override, task_of
 from clearformer.registry import resolve
 from clearformer.training.journal import console
+from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import SAID, Method, rate_for
 
@@ -148,9 +149,3 @@ def pooling_of(kind: str, by_word: bool) -> str:
 def mean_tokens(n: int, n_chars: int) -> float:
     """Of a text, its frame included: about four characters a piece."""
     return n_chars / n / 4 + 3
-
-
-def rounds(steps: int, n: int) -> dict[str, int]:
-    """Validated and saved n times in so many steps."""
-    every = max(5, steps // n)
-    return {"validate_every": every, "save_every": every, "log_every": min(50, every)}

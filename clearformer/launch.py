@@ -14,7 +14,6 @@ from clearformer.loading import Opened, build_model, fill, located, open_base, o
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.prepare import TOKENIZERS, discard
 from clearformer.recipe import Recipe
-from clearformer.registry import resolve
 from clearformer.tasks import Task, begin
 from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
@@ -97,7 +96,7 @@ def set_up(
     part = tune(model, recipe.tuning) if recipe.tuning is not None else None
     if world.is_first:
         announce(task, model, device, world)
-    objective = resolve("objective", recipe.objective.kind)(recipe.objective)
+    objective = recipe.build_objective()
     carried = getattr(objective, "carried", None)
     objective = compiled(objective, model, recipe.train.compile)
     if recipe.train.parallel == "shard" and world.size > 1:

@@ -1,7 +1,7 @@
 """A trained model by folder or bundled name, in one call.
 
     open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
-    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier
+    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier, Viewer
     load_encoder  the same, as a maker of vectors         ->  Encoder
 
 A model that was tuned in part is its base, opened likewise, and what was learnt on it.
@@ -31,6 +31,7 @@ from clearformer.prepare import CLASSES, load_tokenizers, start_id
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.encoder import Encoder
 from clearformer.reading.tagger import Tagger
+from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
 from clearformer.text import Tokenizer
@@ -38,7 +39,7 @@ from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import TuningConfig, settle, tune
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
-Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger)
+Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
@@ -46,6 +47,7 @@ USES: dict[type, tuple[str, str]] = {
     SentenceScorer: ("a scorer of sentences", "score"),
     Classifier: ("a classifier", "classify, evaluate, embed"),
     Tagger: ("a classifier of words", "classify, evaluate, embed"),
+    Viewer: ("a classifier of pictures", "classify, evaluate, embed"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
@@ -88,7 +90,7 @@ class Opened:
     """Of a Hugging Face folder what `import` would write: [origin] and [model]."""
     network: nn.Module
     tokenizers: list[Tokenizer]
-    """Of the source and of the target, where there are two sides; else one."""
+    """Of the source and of the target, where there are two sides; else one; of pictures none."""
     template: str | None
     """How a conversation is written, if the model was taught to converse."""
 
@@ -179,6 +181,8 @@ def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
         own = recipe.model.model_dump(exclude_unset=True)
         kept = base.config.model_dump(exclude_unset=True, exclude={"preset", *heads_of(base.network)})
         recipe = recipe.with_model(**kept | own)
+    if recipe.image is None:
+        recipe = replace(recipe, image=base.recipe.image)
     if recipe.tuning is not None:
         mark = recipe.tuning.fingerprint or fingerprint(base.network)
         where = seen_from(run, find(str(located(recipe.tuning, run).base)))
@@ -188,7 +192,10 @@ def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
 
 
 def fill(network: nn.Module, base: Opened) -> None:
-    """Give a network its base's weights. What it says with may be its own: a head that its base has not begins anew."""
+    """Give a network its base's weights. What it says with may be its own.
+
+    A head that its base has not, or has for other classes, begins anew.
+    """
     if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
         raise CheckpointError(
             f"{base.name} has a prefix, which cannot be built into weights",
@@ -202,9 +209,10 @@ def fill(network: nn.Module, base: Opened) -> None:
         load_weights(network.base, own, base.name)
     else:
         heads = tuple(f"{name}." for name in heads_of(network))
-        known = set(unique_names(network))
-        own = {name: tensor for name, tensor in weights.items() if name in known or not name.startswith(heads)}
-        load_weights(network, own, base.name, {name for name in known if name in own or not name.startswith(heads)})
+        theirs, ours = ({name: t.shape for name, t in side.items()} for side in (weights, weights_of(network)))
+        new = {n for n in theirs.keys() | ours.keys() if n.startswith(heads) and theirs.get(n) != ours.get(n)}
+        own = {name: tensor for name, tensor in weights.items() if name not in new}
+        load_weights(network, own, base.name, ours.keys() - new)
 
 
 def heads_of(network: nn.Module) -> tuple[str, ...]:
@@ -231,7 +239,7 @@ def read_run(run: RunFolder) -> Parts:
             f"{run.path} has no trained weights yet: {run.model.name} appears at the first validation",
             f"wait for it, or go on with the training: clearformer train --resume --out {run.path}",
         )
-    tokenizers = list(load_tokenizers(run))[: 2 if is_pair(recipe) else 1]
+    tokenizers = [] if is_seen(recipe) else list(load_tokenizers(run))[: 2 if is_pair(recipe) else 1]
     weights, facts = load_tensors(run.model)
     if facts.get("tokenizers", own := [tokenizer.fingerprint() for tokenizer in tokenizers]) != own:
         check_fit(tokenizers, recipe, run.path)
@@ -262,6 +270,11 @@ def is_pair(recipe: Recipe) -> bool:
     return task_of("model", recipe.model.kind) == "translation"
 
 
+def is_seen(recipe: Recipe) -> bool:
+    """Pictures, which have no tokenizer, rather than text."""
+    return task_of("model", recipe.model.kind) == "image-classification"
+
+
 def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
     """Each side's table has a row for every entry; published tables may have some to spare, ours have not."""
     sides = ("source_vocab", "target_vocab") if is_pair(recipe) else ("vocab",)
@@ -289,6 +302,8 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
             return Tagger(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens)
         is_pair = isinstance(data.train.text, tuple)
         return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
+    if kind == "image-classification":
+        return view(opened, find(model))
     if kind not in ("translation", "causal-lm"):
         raise CheckpointError(
             f"{model} is a model for {kind}, of kind {opened.config.kind}, which has no use here yet",
@@ -300,6 +315,24 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         return Translator(ready, tokenizers[0], tokenizers[1], decode, opened.name, prefix)
     ways = habits(opened.recipe, tokenizers[0])
     return LanguageModel(ready, tokenizers[0], decode, opened.name, template=opened.template, **ways)
+
+
+def view(opened: Opened, folder: Path, unit: bool = False) -> Viewer:
+    """Of a model from elsewhere, whose classes nobody has named, they are numbers."""
+    image = opened.recipe.image
+    if image is None:
+        raise CheckpointError(
+            f"{folder}: the recipe does not say how pictures become numbers",
+            "give it an [image] with size, channels, mean and std",
+        )
+    n = opened.config.n_classes
+    is_named = (folder / CLASSES).exists() or opened.recipe.origin is None
+    classes = read_classes(folder) if is_named else [str(k) for k in range(n)]
+    if len(classes) != n:
+        raise CheckpointError(
+            f"{folder} names {len(classes)} classes, and the model knows {n}", "copy the whole run folder again"
+        )
+    return Viewer(pack(opened.network), image, classes, opened.name, unit)
 
 
 def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -325,12 +358,14 @@ def read_classes(folder: Path) -> list[str]:
     return [str(label) for label in classes]
 
 
-def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder:
-    """A model as a maker of vectors: a BERT and its kin, a GPT, or what a classifier reads with.
+def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder | Viewer:
+    """A model as a maker of vectors: a BERT and its kin, a GPT, or what a classifier reads, or sees, with.
 
     A sentence encoder's own files say whether its vectors have length 1 and how many tokens it reads.
     """
     opened, path = open_model(model, device), find(model)
+    if is_seen(opened.recipe):
+        return view(opened, path, bool(unit))
     network: Any = opened.network.base if isinstance(opened.network, models.Classifier) else opened.network
     if getattr(network, "task", None) not in ("masked-lm", "causal-lm"):
         raise CheckpointError(

@@ -2,6 +2,7 @@
 
     [data]       where the files are, how they are filtered and split        data/corpora.py
     [text]       how strings become ids                                      text/tokenizer.py
+    [image]      how pictures become numbers                                 data/pixels.py
     [model]      which architecture, which sizes                             models/<kind>.py
     [objective]  what is predicted                                           objectives/<kind>.py
     [optim]      [schedule]  [train]                                         training/
@@ -25,6 +26,7 @@ from typing import Any, Self
 import tomli_w
 
 from clearformer.config import Config
+from clearformer.data.pixels import ImageConfig
 from clearformer.errors import ConfigError, suggest
 from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
@@ -45,7 +47,7 @@ SECTIONS: dict[str, type[Config]] = {
     "evaluate": EvaluateConfig,
 }
 
-OPTIONAL: dict[str, type[Config]] = {"tuning": TuningConfig, "origin": Origin}
+OPTIONAL: dict[str, type[Config]] = {"image": ImageConfig, "tuning": TuningConfig, "origin": Origin}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Recipe:
     train: TrainConfig
     decode: DecodeConfig
     evaluate: EvaluateConfig
+    image: ImageConfig | None = None
     tuning: TuningConfig | None = None
     origin: Origin | None = None
 
@@ -116,6 +119,11 @@ class Recipe:
 
     def with_model(self, **changes: Any) -> Self:
         return replace(self, model=self.model.changed(**changes))
+
+    def build_objective(self) -> Any:
+        """An objective has its own table, and those that it names in `tables` besides."""
+        kind = resolve("objective", self.objective.kind)
+        return kind(self.objective, *(getattr(self, name) for name in getattr(kind, "tables", ())))
 
     def with_vocab(self, **sizes: int) -> Self:
         """The model with tables for these tokenizers; one that came from elsewhere may have rows to spare."""

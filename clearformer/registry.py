@@ -32,6 +32,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     "objective": {
         "causal-lm": "clearformer.objectives.causal_lm:CausalLM",
         "classification": "clearformer.objectives.classification:Classification",
+        "image-classification": "clearformer.objectives.image_classification:ImageClassification",
         "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
         "prefix-lm": "clearformer.objectives.prefix_lm:PrefixLM",
         "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
@@ -46,6 +47,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "sentence-score": "clearformer.data.corpora:SentenceCorpora",
         "span-corruption": "clearformer.data.corpora:TextCorpora",
         "classification": "clearformer.data.corpora:LabelCorpora",
+        "image-classification": "clearformer.data.images:ImageCorpora",
         "token-classification": "clearformer.data.corpora:TagCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
@@ -56,6 +58,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "sentence-score": "clearformer.tasks.sentence_score:SentenceScoreTask",
         "span-corruption": "clearformer.tasks.span_corruption:SpanCorruptionTask",
         "classification": "clearformer.tasks.classification:ClassificationTask",
+        "image-classification": "clearformer.tasks.image_classification:ImageClassificationTask",
         "token-classification": "clearformer.tasks.tagging:TaggingTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },

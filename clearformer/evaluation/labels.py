@@ -22,6 +22,15 @@ def score_classes(scores: Tensor, answers: Tensor) -> dict[str, Any]:
     }
 
 
+def score_pictures(scores: Tensor, answers: Tensor) -> dict[str, Any]:
+    """The same of pictures, which are counted as `images`; top5: how often the answer is among the five likeliest."""
+    found = score_classes(scores, answers)
+    five = scores.topk(min(5, scores.size(-1))).indices
+    found["top5"] = float((five == answers[:, None]).any(1).double().mean())
+    found["images"] = found.pop("examples")
+    return found
+
+
 def score_values(scores: Tensor, answers: Tensor) -> dict[str, Any]:
     """scores (N, 1), answers (N,): loss (mean of squares), pearson, examples."""
     values = scores[:, 0]

@@ -25,6 +25,7 @@ class PictureModel(nn.Module):
     """pixels (B, C, Y, X), float and normalised -> scores (B, n_classes)."""
 
     task = "image-classification"
+    heads: tuple[str, ...] = ("classifier",)
 
     def __init__(self, config: PictureConfig, d_hidden: int) -> None:
         super().__init__()

@@ -95,9 +95,9 @@ def sum_gradients(parameters: Sequence[nn.Parameter], world: World) -> None:
 def shard(model: nn.Module, device: torch.device) -> None:
     """Slice every block's weights over the ranks, then what is left of the model.
 
-    Gradients are summed, not averaged, since each rank has divided by the tokens of all. `hidden`, or `read`, is where
-    a forward pass enters the model; what it gathers outside the blocks, embeddings and head, stays until the backward
-    pass ends.
+    Gradients are summed, not averaged, since each rank has divided by the tokens of all. `hidden`, `read` or `answers`
+    is where a forward pass enters the model; what it gathers outside the blocks, embeddings and head, stays until the
+    backward pass ends.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -108,7 +108,7 @@ def shard(model: nn.Module, device: torch.device) -> None:
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=part is not model)
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    for name in ("hidden", "read"):
+    for name in ("hidden", "read", "answers"):
         if hasattr(model, name):
             register_fsdp_forward_method(model, name)
 

@@ -72,6 +72,12 @@ class TrainConfig(Config):
         return " or ".join(given or [f"{self.steps:,} steps"])
 
 
+def rounds(steps: int, n: int) -> dict[str, int]:
+    """Validated and saved n times in so many steps."""
+    every = max(5, steps // n)
+    return {"validate_every": every, "save_every": every, "log_every": min(50, every)}
+
+
 @dataclass
 class Progress:
     """Where a training stands: all that must be remembered besides tensors."""
