@@ -22,6 +22,7 @@ _WHERE = {
     "doctor": "clearformer.diagnosis:examine",
     "embed": "clearformer.verbs:embed",
     "evaluate": "clearformer.verbs:evaluate",
+    "evaluate_images": "clearformer.verbs:evaluate_images",
     "evaluate_labels": "clearformer.verbs:evaluate_labels",
     "evaluate_text": "clearformer.verbs:evaluate_text",
     "export_model": "clearformer.exchange:export_model",

@@ -10,6 +10,7 @@ A corpus is one .tsv, .txt or .jsonl file, or two line-aligned files as a tuple.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,14 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearformer import auto, auto_labels, launch
+from clearformer import auto, auto_images, auto_labels, launch
 from clearformer.checkpoint import RunFolder
-from clearformer.data.labels import Column, named_columns
+from clearformer.data.labels import Column, named_columns, number_classes
 from clearformer.data.sources import Columns, read_lines, read_pairs, require_file
 from clearformer.data.tags import is_tagged
 from clearformer.data.text import TextSource, store_text
 from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.evaluate import evaluate as measure
+from clearformer.evaluation.labels import score_pictures
 from clearformer.generation import gaps
 from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
@@ -33,6 +35,7 @@ from clearformer.generation.translate import Translator
 from clearformer.loading import find, load, load_as, load_encoder, read_recipe
 from clearformer.reading.classifier import Classifier, Verdict
 from clearformer.reading.tagger import Tagger
+from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks.causal_lm import measure_loss, windows_of
 from clearformer.tasks.classification import answers_of
@@ -53,6 +56,7 @@ def plan(
     pairs: Corpus | None = None,
     text: Texts | None = None,
     labels: Name | None = None,
+    images: Name | None = None,
     valid: Corpus | Texts | None = None,
     test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
@@ -63,13 +67,14 @@ def plan(
     device: str = "auto",
 ) -> Recipe:
     """The recipe of a training: read from a file, or chosen from the data. Corpora are read, nothing is written."""
-    given = [name for name, value in (("pairs", pairs), ("text", text), ("labels", labels)) if value is not None]
+    known = {"pairs": pairs, "text": text, "labels": labels, "images": images}
+    given = [name for name, value in known.items() if value is not None]
     if len(given) > 1:
         raise ConfigError(
             f"both {' and '.join(given)} are given",
-            "train a translator on --pairs, a language model on --text, a classifier on --labels",
+            "train a translator on --pairs, a language model on --text, a classifier on --labels or --images",
         )
-    splits = (("train", pairs or text or labels), ("valid", valid), ("test", test))
+    splits = (("train", pairs or text or labels or images), ("valid", valid), ("test", test))
     corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if recipe is not None and corpora:
         raise ConfigError(
@@ -87,9 +92,12 @@ def plan(
         return auto.plan_text(files, model, settings, device)
     if labels is not None:
         return auto_labels.plan_labels(labelled(corpora, text_columns, label_column), model, settings, device)
+    if images is not None:
+        return auto_images.plan_images(pictured(corpora), model, settings, device)
     if pairs is None:
         raise ConfigError(
-            "there is nothing to train on", "give a recipe, --pairs train.tsv, --text book.txt or --labels reviews.tsv"
+            "there is nothing to train on",
+            "give a recipe, --pairs train.tsv, --text book.txt, --labels reviews.tsv or --images folder",
         )
     return auto.plan(sources_of(corpora, columns), model, settings, device)
 
@@ -100,6 +108,7 @@ def train(
     pairs: Corpus | None = None,
     text: Texts | None = None,
     labels: Name | None = None,
+    images: Name | None = None,
     valid: Corpus | Texts | None = None,
     test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
@@ -117,7 +126,8 @@ def train(
     return an empty report.
     """
     if resume:
-        refuse_with_resume(recipe=recipe, pairs=pairs, text=text, labels=labels, valid=valid, test=test, model=model)
+        corpora = {"pairs": pairs, "text": text, "labels": labels, "images": images}
+        refuse_with_resume(recipe=recipe, **corpora, valid=valid, test=test, model=model)
         chosen = saved_recipe(out, settings)
     elif isinstance(recipe, Recipe):
         chosen = recipe
@@ -127,6 +137,7 @@ def train(
             pairs=pairs,
             text=text,
             labels=labels,
+            images=images,
             valid=valid,
             test=test,
             columns=columns,
@@ -144,6 +155,7 @@ def finetune(
     pairs: Corpus | None = None,
     *,
     labels: Name | None = None,
+    images: Name | None = None,
     method: Method = "full",
     valid: Corpus | None = None,
     test: Corpus | None = None,
@@ -157,15 +169,19 @@ def finetune(
 ) -> dict[str, Any]:
     """Go on from a trained model, with its own vocabulary and a gentler rate; reports as `train` does.
 
-    A translator learns from other pairs; a classifier is made from labels. The method says what learns: "full",
-    "lora", "prefix" or "head". All but the first save what they learnt by itself, and need `model` ever after.
+    A translator learns from other pairs; a classifier is made from labels, or of other images. The method says what
+    learns: "full", "lora", "prefix" or "head". All but the first save what they learnt by itself, and need `model` ever
+    after.
     """
     start = find(model)
-    if (pairs is None) == (labels is None):
-        raise ConfigError("there must be either pairs or labels", "give --pairs more.tsv, or --labels reviews.tsv")
+    if sum(given is not None for given in (pairs, labels, images)) != 1:
+        raise ConfigError(
+            "there must be either pairs or labels or images",
+            "give --pairs more.tsv, --labels reviews.tsv or --images folder",
+        )
     if method not in SAID:
         raise ConfigError(f"there is no method `{method}`", suggest(method, SAID))
-    splits = (("train", pairs or labels), ("valid", valid), ("test", test))
+    splits = (("train", pairs or labels or images), ("valid", valid), ("test", test))
     corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if resume:
         refuse_with_resume(valid=valid, test=test)
@@ -173,6 +189,8 @@ def finetune(
     elif labels is not None:
         sources = labelled(corpora, text_columns, label_column)
         chosen = auto_labels.plan_finetune_labels(start, sources, method, settings, device)
+    elif images is not None:
+        chosen = auto_images.plan_finetune_images(start, pictured(corpora), method, settings, device)
     else:
         chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device, method)
     return run(
@@ -249,6 +267,8 @@ def evaluate_labels(
     sentences are counted too. Columns are those of the training, if not given.
     """
     judge = judge_of(model, device)
+    if isinstance(judge, Viewer):
+        raise ConfigError(f"{model} is a classifier of pictures", "evaluate it on --images")
     names = ("words", "labels") if isinstance(judge, Tagger) else ("text", "label")
     wanted = {"path": Path(labels), names[0]: text_columns, names[1]: label_column}
     wanted = {key: value for key, value in wanted.items() if value is not None}
@@ -262,28 +282,55 @@ def evaluate_labels(
     return scores | ({"classes": judge.classes} if judge.classes else {})
 
 
+def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[str, Any]:
+    """How often a classifier of pictures is right: loss, accuracy, top5, macro_f1, matthews, confusion, classes.
+
+    `images` were judged; others, which cannot be read, were `left_out`.
+    """
+    from clearformer.data.fitting import CHUNK, fit_all
+    from clearformer.data.images import ImageSource
+
+    viewer, data = load_as(Viewer, model, device), read_recipe(model).data
+    source = ImageSource(path=Path(images)) if data is None else data.train.changed(path=Path(images))
+    broken: list[str] = []
+    scores, labels = [], []
+    found = fit_all(source.read(), viewer.image, broken)
+    while some := list(islice(found, CHUNK)):
+        labels += [one.label for one in some]
+        scores.append(viewer.scores(np.stack([one.pixels for one in some])))
+    if not labels:
+        raise DataError(f"{images}: none of {len(broken):,} pictures can be read", broken[0])
+    answers = torch.from_numpy(number_classes(labels, viewer.classes, str(images)))
+    return score_pictures(torch.cat(scores), answers) | {"classes": viewer.classes, "left_out": len(broken)}
+
+
 def classify(
     model: Name, texts: Sequence[str], pairs: Sequence[str] | None = None, *, top: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """What a classifier says of each text, or of each with its pair: text, label, probability, and the `top` likeliest.
 
     Of a regression: text, value. Of a classifier of words: text, and as `words`, which spaces divide, the same of each.
+    To a classifier of pictures the texts are files: image, label, probability, and the `top` likeliest.
     """
     return verdicts(judge_of(model, device), texts, pairs, top)
 
 
-def judge_of(model: Name, device: str) -> Classifier | Tagger:
-    """A classifier of texts or of words."""
+def judge_of(model: Name, device: str) -> Classifier | Tagger | Viewer:
+    """A classifier of texts, of words or of pictures."""
     found = load(model, device)
-    return found if isinstance(found, Classifier | Tagger) else load_as(Classifier, model, device)
+    return found if isinstance(found, Classifier | Tagger | Viewer) else load_as(Classifier, model, device)
 
 
 def verdicts(
-    judge: Classifier | Tagger, texts: Sequence[str], pairs: Sequence[str] | None, top: int
+    judge: Classifier | Tagger | Viewer, texts: Sequence[str], pairs: Sequence[str] | None, top: int
 ) -> list[dict[str, Any]]:
     def told(found: list[Verdict]) -> dict[str, Any]:
         return asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]}
 
+    if isinstance(judge, Viewer):
+        if pairs is not None:
+            raise DataError(f"{judge.name} judges pictures, not pairs of texts", "give files alone")
+        return [{"image": str(name), **told(found)} for name, found in zip(texts, judge.classify(texts))]
     if isinstance(judge, Tagger):
         if pairs is not None:
             raise DataError(f"{judge.name} judges words, not pairs of texts", "give the texts alone")
@@ -303,9 +350,11 @@ def verdicts(
 def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device: str = "cpu") -> np.ndarray:
     """The vector of each text (N, D): the mean over its tokens, of length 1 where the model is a sentence encoder.
 
-    `unit` decides instead of the model's own files.
+    `unit` decides instead of the model's own files. To a classifier of pictures the texts are files, and their vectors
+    what its head reads.
     """
-    vectors: np.ndarray = load_encoder(model, device, unit).embed(texts).numpy()
+    encoder = load_encoder(model, device, unit)
+    vectors: np.ndarray = encoder.embed(texts).numpy()
     return vectors
 
 
@@ -330,7 +379,7 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
-    if isinstance(judge, Classifier | Tagger):
+    if isinstance(judge, Classifier | Tagger | Viewer):
         raise ConfigError(
             f"{model} is a classifier, which finds no text likely", "clearformer classify gives its labels"
         )
@@ -383,6 +432,11 @@ def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[s
     return {split: {"path": as_paths(corpus), "columns": columns} for split, corpus in corpora.items()}
 
 
+def pictured(corpora: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Pictures by split, likewise."""
+    return {split: {"path": Path(path)} for split, path in corpora.items()}
+
+
 def labelled(corpora: dict[str, Any], text: TextColumns, label: Column | None) -> dict[str, dict[str, Any]]:
     """Labelled files by split, likewise. Where no columns are given, a header that names them is believed."""
     names = ("words", "labels") if is_tagged(Path(corpora["train"])) else ("text", "label")
@@ -428,6 +482,6 @@ def probe(recipe: Recipe) -> None:
 def default_folder(recipe: Recipe, model: str | None = None) -> Path:
     """runs/<data>-<model>-<time>"""
     path = recipe.data.train.path
-    data = (path[0] if isinstance(path, tuple) else path).name.split(".")[0]
+    data = (path[0] if isinstance(path, tuple) else path).resolve().name.split(".")[0]
     size = model or recipe.model.preset or recipe.model.kind
     return Path("runs") / f"{data}-{size}-{time.strftime('%Y%m%d-%H%M%S')}"

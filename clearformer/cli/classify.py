@@ -11,28 +11,39 @@ from clearformer.cli.options import Device, Json, Model, incoming
 @app.command()
 def classify(
     model: Model,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; else lines of stdin.")] = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="How many classes, likeliest first.")] = 1,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or files of pictures; else lines of stdin.")
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top", metavar="N", min=1, help="How many classes, likeliest first.  [default: 1; of pictures 5]"
+        ),
+    ] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Say which class a text, or each of its words, belongs to.
+    """Say which class a text, each of its words, or a picture belongs to.
 
     A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
-    pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text.
+    pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text; one
+    of pictures takes files, and names each before its classes.
 
     \b
     clearformer classify --model runs/reviews "A fine film."
     clearformer classify --model runs/reviews --top 3 --json < reviews.txt
+    clearformer classify --model runs/photos photo.jpg other.png
     """
     from json import dumps
 
     from clearformer import verbs
     from clearformer.reading.classifier import divide
+    from clearformer.reading.viewer import Viewer
 
     judge, rows = verbs.judge_of(model, device), []
+    is_seen = isinstance(judge, Viewer)
     for chunk in incoming(text or []):
-        told = verbs.verdicts(judge, *divide(chunk, judge.is_pair), top)
+        told = verbs.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1))
         if json:
             rows += told
             continue
@@ -41,11 +52,11 @@ def classify(
                 print("\t".join(cells(one)))
             print(end="\n" if "words" in row else "", flush=True)
     if json:
-        print(dumps({"texts": rows}, ensure_ascii=False))
+        print(dumps({"images" if is_seen else "texts": rows}, ensure_ascii=False))
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A word, where words are judged, and its classes with their probabilities; or a value."""
+    """A word, or a picture's file, where such are judged, and its classes with their probabilities; or a value."""
     found = [[one["label"], f"{one['probability']:.4f}"] for one in row.get("top", [])]
     told = [cell for pair in found for cell in pair] or [f"{row['value']:.6g}"]
-    return [row["word"], *told] if "word" in row else told
+    return [*(row[name] for name in ("word", "image") if name in row), *told]

@@ -12,7 +12,9 @@ from clearformer.cli.options import Device, Json, Model, incoming
 @app.command()
 def embed(
     model: Model,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; else lines of stdin.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or files of pictures; else lines of stdin.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.npy", help="Write a table here, a row for each text.")
     ] = None,
@@ -23,14 +25,15 @@ def embed(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Turn texts into vectors, near where they mean the same.
+    """Turn texts, or pictures, into vectors, near where they mean the same.
 
-    The mean over the tokens of a BERT, a sentence encoder, a GPT or a classifier. Without --out they are printed, a
-    line each.
+    The mean over the tokens of a BERT, a sentence encoder, a GPT or a classifier; of a picture, what the classifier's
+    head reads. Without --out they are printed, a line each.
 
     \b
     clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt
     clearformer embed --model runs/bert --json "A man rides a bike." "Someone cycles."
+    clearformer embed --model runs/photos --out vectors.npy photos/*.jpg
     """
     from json import dumps
 

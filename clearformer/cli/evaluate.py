@@ -10,6 +10,7 @@ from clearformer.cli.options import (
     Beam,
     ColumnPair,
     Device,
+    Images,
     Json,
     LabelColumn,
     Labels,
@@ -32,6 +33,7 @@ def evaluate(
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
     labels: Labels = None,
+    images: Images = None,
     refs: Annotated[list[Path], typer.Option("--refs", metavar="FILE", help="More references; repeatable.")] = [],  # noqa: B006
     column: ColumnPair = "0,1",
     text_column: TextColumns = None,
@@ -46,9 +48,9 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Score a model on pairs, text or labelled texts.
+    """Score a model on pairs, text, labelled texts or pictures.
 
-    Pairs give BLEU and chrF, text perplexity, labelled texts or words accuracy and macro F1.
+    Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1.
 
     BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 
@@ -57,19 +59,22 @@ def evaluate(
     clearformer evaluate --model runs/m30k --pairs test.en,test.de --refs more.de --json
     clearformer evaluate --model runs/shakespeare --text sonnets.txt
     clearformer evaluate --model runs/reviews --labels test.tsv
+    clearformer evaluate --model runs/photos --images others/
     """
     from clearformer import verbs
     from clearformer.errors import ConfigError
 
-    if sum(given is not None for given in (pairs, text, labels)) != 1:
+    if sum(given is not None for given in (pairs, text, labels, images)) != 1:
         raise ConfigError(
-            "there must be either pairs or text or labels to evaluate on",
-            "give --pairs test.tsv, --text book.txt or --labels test.tsv",
+            "there must be either pairs or text or labels or images to evaluate on",
+            "give --pairs test.tsv, --text book.txt, --labels test.tsv or --images folder",
         )
     if labels is not None:
         place = None if label_column is None else one_column(label_column)
         texts = text_columns(text_column)
         tell(verbs.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
+    elif images is not None:
+        tell(verbs.evaluate_images(model, images, device=device), json)
     elif text is not None:
         tell(verbs.evaluate_text(model, files(text) or [], device=device), json)
     else:
@@ -110,9 +115,9 @@ def tell(scores: dict[str, Any], json: bool) -> None:
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
         if name in scores:
             print(f"{title} {scores[name]:.2f}   {scores['signatures'][name]}")
-    for name in ("accuracy", "macro_f1", "matthews", "pearson", "perplexity", "loss"):
+    for name in ("accuracy", "top5", "macro_f1", "matthews", "pearson", "perplexity", "loss"):
         if name in scores:
             print(f"{name} {scores[name]:.4f}")
-    for name in ("sentences", "tokens", "examples"):
+    for name in ("sentences", "tokens", "examples", "images"):
         if name in scores:
             print(f"{scores[name]:,} {name}")

@@ -8,6 +8,7 @@ from clearformer.cli import app
 from clearformer.cli.options import (
     ColumnPair,
     Device,
+    Images,
     Json,
     LabelColumn,
     Labels,
@@ -31,6 +32,7 @@ def finetune(
         str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
     ] = None,
     labels: Labels = None,
+    images: Images = None,
     method: Annotated[
         str, typer.Option("--method", metavar="METHOD", help="What learns: full (everything), lora, prefix or head.")
     ] = "full",
@@ -48,25 +50,28 @@ def finetune(
     """Go on from a trained model with data of your own.
 
     A translator learns from other pairs; a classifier is made from labelled texts, on a BERT, a GPT or another
-    classifier. It keeps its vocabulary. With lora, prefix and head only what learns is saved, and MODEL must stay
-    where it is, or move along with the run. The run folder is printed at the end.
+    classifier, or from pictures, on a classifier of others. It keeps its vocabulary. With lora, prefix and head only
+    what learns is saved, and MODEL must stay where it is, or move along with the run. The run folder is printed at the
+    end.
 
     \b
     clearformer finetune --model runs/m30k --pairs more.tsv
     clearformer finetune --model runs/m30k --pairs more.tsv --method lora --set train.steps=500
     clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head
     clearformer finetune --model runs/bert --labels mrpc.tsv --text-columns 3,4 --label-column 0
+    clearformer finetune --model runs/photos --images others/ --method head
     """
     from json import dumps
 
     from clearformer import verbs
 
-    split = corpus if labels is None else (lambda name: name)
+    split = corpus if pairs is not None else (lambda name: name)
     way: Any = method
     report = verbs.finetune(
         model,
         corpus(pairs),
         labels=labels,
+        images=images,
         method=way,
         valid=split(valid),
         test=split(test),

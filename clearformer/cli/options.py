@@ -26,6 +26,10 @@ Labels = Annotated[
     str | None,
     typer.Option("--labels", metavar="FILE", help="Labelled texts, .tsv or .jsonl; labelled words, .conll or .jsonl."),
 ]
+Images = Annotated[
+    str | None,
+    typer.Option("--images", metavar="FOLDER", help="Pictures, a folder a class; or an idx, .npz or .parquet file."),
+]
 TextColumns = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,7 @@ from clearformer.cli import app
 from clearformer.cli.options import (
     ColumnPair,
     Device,
+    Images,
     Json,
     LabelColumn,
     Labels,
@@ -38,6 +39,7 @@ def train(
         typer.Option(metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
     ] = None,
     labels: Labels = None,
+    images: Images = None,
     valid: Valid = None,
     test: Test = None,
     column: ColumnPair = "0,1",
@@ -54,13 +56,13 @@ def train(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train on pairs, on text or on labelled texts.
+    """Train on pairs, on text, on labelled texts or on pictures.
 
-    Pairs make a translator, text a language model, labelled texts a classifier.
+    Pairs make a translator, text a language model, labelled texts or pictures a classifier.
 
     On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5; on pairs, bahdanau; on
-    labelled texts, bigru or textcnn. Without a recipe, everything is chosen from the data and said aloud. The run
-    folder is printed at the end.
+    labelled texts, bigru or textcnn; on pictures, resnet18, vgg11 and the like. Without a recipe, everything is chosen
+    from the data and said aloud. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv
@@ -72,6 +74,8 @@ def train(
     clearformer train --labels reviews.tsv
     clearformer train --labels reviews.tsv --model bigru
     clearformer train --labels names.conll
+    clearformer train --images photos/ --model resnet18
+    clearformer train --images train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml
@@ -80,11 +84,13 @@ def train(
 
     from clearformer import verbs
 
-    split = files if text is not None else (lambda name: name) if labels is not None else corpus
+    whole = labels is not None or images is not None
+    split = files if text is not None else (lambda name: name) if whole else corpus
     given: dict[str, Any] = {
         "pairs": corpus(pairs),
         "text": files(text),
         "labels": labels,
+        "images": images,
         "valid": split(valid),
         "test": split(test),
         "columns": columns(column),

@@ -1,0 +1,169 @@
+"""train --images, classify, evaluate --images, finetune --images and embed on a folder of pictures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import clearformer
+
+SMALL = ["train.steps=60", "train.validate_every=30", "data.held_out=0.2", "train.tokens=23", "optim.lr=0.1"]
+COLOURS = {"blue": (40, 60, 200), "green": (30, 180, 60), "red": (210, 50, 40)}
+
+
+def paint(path: Path, colour: tuple[int, int, int], rng: np.random.Generator) -> Path:
+    """A disc of this colour, somewhere on a noisy background that is wider than high."""
+    height, width = 13, 17
+    pixels = rng.integers(60, 120, (height, width, 3))
+    y, x = np.ogrid[:height, :width]
+    disc = (y - rng.integers(4, 9)) ** 2 + (x - rng.integers(6, 11)) ** 2 < 16
+    pixels[disc] = colour
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.astype("uint8")).save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def discs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("images") / "discs", np.random.default_rng(1)
+    for name, colour in COLOURS.items():
+        for i in range(50):
+            paint(folder / name / f"{i}.png", colour, rng)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def eye(discs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "eye"
+    clearformer.train(images=discs, out=folder, settings=SMALL, device="cpu")
+    return folder
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> list[Path]:
+    rng = np.random.default_rng(7)
+    return [paint(tmp_path / f"{name}.png", COLOURS[name], rng) for name in ("red", "blue")]
+
+
+def test_a_dry_run_says_what_was_chosen(cli, discs: Path, tmp_path: Path) -> None:
+    shown = cli("train", "--images", discs, "--dry-run", "--json", "--device", "cpu")
+    recipe = json.loads(shown.out)
+    assert recipe["model"]["kind"] == "resnet"
+    assert (recipe["image"]["size"], recipe["image"]["channels"]) == (13, 3)
+    assert recipe["image"]["augment"]["flip"] is True
+    assert recipe["optim"]["kind"] == "nesterov"
+    assert (
+        "150 coloured pictures, most of 13 pixels or more a side: read at 13 × 13, moved by 1 and mirrored" in shown.err
+    )
+    named = json.loads(cli("train", "--images", discs, "-m", "resnet18", "--dry-run", "--json").out)["model"]
+    assert (named["preset"], named["stem"], named["depths"]) == ("resnet18", "3x3", [2, 2, 2, 2])
+    grey = np.random.default_rng(0).integers(0, 256, (30, 9, 9), "uint8")
+    np.savez(tmp_path / "grey.npz", images=grey, labels=np.arange(30) % 2)
+    recipe = json.loads(cli("train", "--images", tmp_path / "grey.npz", "--dry-run", "--json").out)
+    assert (recipe["image"]["channels"], recipe["image"]["augment"]["flip"]) == (1, False)
+
+
+def test_train_prints_its_folder(cli, discs: Path, tmp_path: Path) -> None:
+    settings = [word for setting in [*SMALL, "train.steps=5"] for word in ("--set", setting)]
+    shown = cli("train", "--images", discs, "--test", discs, "--out", tmp_path / "run", "--device", "cpu", *settings)
+    assert (shown.code, shown.out) == (0, f"{tmp_path / 'run'}\n")
+    assert "test: accuracy" in shown.err
+    assert "on 150 pictures" in shown.err
+    again = cli("train", "--images", discs, "--resume", "--out", tmp_path / "run")
+    assert (again.code, "--images cannot be given anew" in again.err) == (1, True)
+
+
+def test_classify_names_files_and_their_classes(cli, eye: Path, photos: list[Path]) -> None:
+    code, out, _ = cli("classify", "--model", eye, *photos)
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[:2] for row in rows] == [[str(photos[0]), "red"], [str(photos[1]), "blue"]]
+    assert [len(row) for row in rows] == [7, 7]  # a file, and all three classes with their probabilities
+    assert all(float(row[2]) > 0.5 for row in rows)
+    lines = "".join(f"{path}\n" for path in photos).encode()
+    assert cli("classify", "--model", eye, stdin=lines).out == out
+    assert len(cli("classify", "-m", eye, "--top", 1, photos[0]).out.split("\t")) == 3
+
+
+def test_classify_as_json(cli, eye: Path, photos: list[Path]) -> None:
+    told = json.loads(cli("classify", "-m", eye, "--json", *photos).out)["images"]
+    assert told == clearformer.classify(eye, [str(path) for path in photos], top=5)
+    assert (told[0]["image"], told[0]["label"]) == (str(photos[0]), "red")
+    assert sum(one["probability"] for one in told[0]["top"]) == pytest.approx(1)
+
+
+def test_evaluate_counts(cli, eye: Path, discs: Path) -> None:
+    told = json.loads(cli("evaluate", "--model", eye, "--images", discs, "--json", "--device", "cpu").out)
+    assert told["accuracy"] > 0.95
+    assert told["images"] == 150 == sum(map(sum, told["confusion"]))
+    assert (told["classes"], told["left_out"]) == (["blue", "green", "red"], 0)
+    lines = cli("evaluate", "--model", eye, "--images", discs, "--device", "cpu").out.splitlines()
+    assert lines[0] == f"accuracy {told['accuracy']:.4f}"
+    assert lines[1] == "top5 1.0000"
+    assert lines[-1] == "150 images"
+
+
+def test_finetune_on_other_classes(cli, eye: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    for name, colour in {"yellow": (220, 220, 30), "white": (250, 250, 250)}.items():
+        for i in range(40):
+            paint(tmp_path / "others" / name / f"{i}.png", colour, rng)
+    settings = [word for setting in ["train.steps=40", "data.held_out=0.2"] for word in ("--set", setting)]
+    arguments = ("--images", tmp_path / "others", "--method", "head", "--out", tmp_path / "run", "--device", "cpu")
+    code, out, err = cli("finetune", "--model", eye, *arguments, "--json", *settings)
+    assert code == 0
+    report = json.loads(out)
+    assert "a new head on" in err
+    assert report["trainable"] < report["parameters"] / 10
+    assert report["valid"]["accuracy"] > 0.9
+    shown = cli("classify", "-m", tmp_path / "run", tmp_path / "others" / "white" / "0.png")
+    assert shown.out.split("\t")[1] == "white"
+
+
+def test_embed_gives_what_the_head_reads(cli, eye: Path, photos: list[Path], tmp_path: Path) -> None:
+    code, _, _ = cli("embed", "--model", eye, "--unit", "--out", tmp_path / "v.npy", *photos)
+    assert code == 0
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    plain = clearformer.embed(eye, photos)
+    viewer = clearformer.load(eye)
+    head = viewer.model.classifier
+    scores = plain @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    np.testing.assert_allclose(scores, viewer.scores(viewer.pixels(photos)).numpy(), rtol=1e-4, atol=1e-4)
+    assert vectors.shape == plain.shape
+
+
+def test_small_pictures_are_enlarged_for_a_network_that_halves_them_often(cli, discs: Path, tmp_path: Path) -> None:
+    recipe = json.loads(cli("train", "--images", discs, "-m", "vgg11", "--dry-run", "--json").out)
+    assert (recipe["image"]["size"], recipe["model"]["size"], recipe["optim"]["lr"]) == (32, 32, 0.0025)
+    arguments = ("-m", "vgg11", "--set", "image.size=13", "--out", tmp_path / "run")
+    code, _, err = cli("train", "--images", discs, *arguments)
+    assert (code, "size = 13 cannot be halved 5 times: it takes 32 pixels" in err) == (1, True)
+
+
+def test_what_a_user_can_mend_is_a_sentence(cli, eye: Path, discs: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    (tmp_path / "one" / "cats").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    paint(tmp_path / "one" / "cats" / "1.png", COLOURS["red"], np.random.default_rng(0))
+    for arguments, told in {
+        ("classify", "-m", eye, tmp_path / "broken.jpg"): "broken.jpg cannot be read: it is damaged, or no picture",
+        ("classify", "-m", eye, tmp_path / "none.jpg"): "none.jpg does not exist",
+        ("train", "--images", tmp_path / "empty"): "empty is empty",
+        ("train", "--images", tmp_path / "one", "--out", tmp_path / "r"): "every picture is of one class, `cats`",
+        ("train", "--images", discs, "--labels", "x.tsv"): "both labels and images are given",
+        ("train", "--images", discs, "-m", "gpt"): "a gpt is for causal-lm, not for pictures",
+        ("train", "--images", discs, "--set", "image.size=0"): "`size` = 0",
+        ("evaluate", "-m", eye, "--images", tmp_path / "one"): "labels that training never sees: `cats`",
+        ("evaluate", "-m", eye, "--labels", discs): "is a classifier of pictures",
+        ("score", "-m", eye, "a text"): "is a classifier, which finds no text likely",
+        ("translate", "-m", eye, "a text"): "is a classifier of pictures, not a translator",
+        ("finetune", "-m", eye, "--images", discs, "--method", "prefix"): "takes no prefix",
+    }.items():
+        code, out, err = cli(*arguments)
+        assert (code, out) == (1, ""), arguments
+        assert told in err
+        assert "\nhint: " in err
+        assert "Traceback" not in err

@@ -1,0 +1,222 @@
+"""Labelled pictures to a classifier: a rule learnt in seconds, resumed bit for bit, tuned to other classes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import clearformer
+from clearformer import launch, verbs
+from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.data.image_store import ImageStore
+from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.loading import load, open_model
+from clearformer.reading.viewer import Viewer
+from clearformer.recipe import Recipe
+from clearformer.tasks import begin
+from clearformer.tasks.image_classification import ImageSteps
+from clearformer.training.distributed import World
+from clearformer.training.journal import read_metrics
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+SIZE = 11
+NETWORK = {"kind": "resnet", "stem": "3x3", "stem_width": 8, "block": "basic", "depths": [1, 1], "widths": [8, 16]}
+SHAPES = ("down", "ring", "slope")
+
+
+def draw(shape: str, rng: np.random.Generator) -> np.ndarray:
+    """A bar, a frame or a diagonal somewhere in noise: uint8 (11, 11)."""
+    picture = rng.integers(0, 90, (SIZE, SIZE), "uint8")
+    y, x = rng.integers(0, 4, 2)
+    match shape:
+        case "down":
+            picture[y : y + 7, x + 3] = 220
+        case "ring":
+            picture[y : y + 6, x : x + 6] = 220
+            picture[y + 1 : y + 5, x + 1 : x + 5] = 40
+        case "slope":
+            picture[np.arange(y, y + 7), np.arange(x, x + 7)] = 220
+    return picture
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    labels = [SHAPES[i % 3] for i in range(600)]
+    path = tmp_path_factory.mktemp("shapes") / "shapes.npz"
+    np.savez(path, images=np.stack([draw(label, rng) for label in labels]), labels=labels)
+    return path
+
+
+def recipe(path: Path, **tables: Any) -> Recipe:
+    made: dict[str, Any] = {
+        "data": {"train": {"path": str(path)}, "held_out": 0.2, "held_out_test": 0.2},
+        "image": {"size": SIZE, "channels": 1, "augment": {"crop": 1, "flip": False, "erase": 0.1}},
+        "model": NETWORK,
+        "optim": {"kind": "nesterov", "lr": 0.1, "weight_decay": 5e-4},
+        "schedule": {"kind": "linear", "warmup": 10},
+        "train": {"tokens": 31, "steps": 60, "validate_every": 30, "save_every": 30, "log_every": 10, "ema": 0.9},
+    }
+    return Recipe.parse({**made, **{name: made.get(name, {}) | table for name, table in tables.items()}}, "x.toml")
+
+
+@pytest.fixture(scope="module")
+def run(shapes: Path, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "shapes"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "draw_curves", lambda *_: None)
+        clearformer.train(recipe(shapes), out=folder, device="cpu")
+    return folder
+
+
+def test_a_rule_is_learnt(run: Path, shapes: Path) -> None:
+    report = json.loads((run / "report.json").read_text())
+    assert report["test"]["accuracy"] > 0.9
+    assert report["valid"]["accuracy"] > 0.9
+    assert report["test"]["top5"] == 1  # of three
+    assert report["images"] == 60 * 31
+    viewer = load(run)
+    assert isinstance(viewer, Viewer)
+    assert viewer.classes == sorted(SHAPES)
+    saved = Recipe.read(run / "recipe.toml")
+    store = ImageStore(run / "data" / "train.safetensors")
+    assert (saved.image.mean, saved.image.std) == (store.mean, store.std)  # known to whoever loads it
+    assert (saved.model.n_classes, saved.model.channels, saved.model.size) == (3, 1, SIZE)
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
+    assert "images_per_s" in lines[0]
+
+
+def test_the_handle_says_what_validation_said(run: Path) -> None:
+    report, store = json.loads((run / "report.json").read_text()), ImageStore(run / "data" / "valid.safetensors")
+    scores = load(run).scores(store.pixels)
+    right = (scores.argmax(-1).numpy() == store.classes).mean()
+    assert right == report["valid"]["accuracy"]
+
+
+def test_a_cut_training_goes_on_bit_for_bit(shapes: Path, goes_on) -> None:
+    augment = {"crop": 1, "flip": True, "erase": 0.5, "randaugment": 1, "mixup": 0.3}
+    every = {"validate_every": 10, "save_every": 5, "steps": 20, "ema": 0.9}
+    saved = goes_on(recipe(shapes, image={"augment": augment}, train=every))
+    assert {"model.stem.norm.running_mean", "average.stem.norm.running_mean"} <= saved
+
+
+def test_batches_are_full_and_every_order_another(run: Path) -> None:
+    store = ImageStore(run / "data" / "train.safetensors")
+    steps = ImageSteps(store, 31, 7, 2)
+    first, second = ([rows for group in steps.plan(epoch) for rows in group] for epoch in (0, 1))
+    assert {len(rows) for rows in first} == {31}
+    assert len({*np.concatenate(first)}) == len(store) // 31 * 31  # none twice, but those that fill the last group
+    assert not np.array_equal(first[0], second[0])
+    assert np.array_equal(first[3], ImageSteps(store, 31, 7, 2).plan(0)[1][1])
+    batches, count = steps.load(0, 0, World(1, 2))
+    assert (len(batches), count) == (1, 62)
+    assert batches[0].pixels.numpy().tobytes() == store.pixels[first[1]].tobytes()
+    assert steps.n_rows == 31
+    assert ImageSteps(store, 10_000, 0, 1).count(0) == 1
+
+
+def test_other_classes_get_another_head(run: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    labels = [SHAPES[i % 2] for i in range(200)]
+    np.savez(tmp_path / "two.npz", images=np.stack([draw(label, rng) for label in labels]), labels=labels)
+    for method in ("full", "head"):
+        out = tmp_path / method
+        settings = ["train.steps=60", "data.held_out=0.2", "data.held_out_test=0.2", "optim.lr=0.01", "train.tokens=31"]
+        report = verbs.finetune(run, images=tmp_path / "two.npz", method=method, out=out, settings=settings)
+        assert report["test"]["accuracy"] > 0.9
+        assert load(out).classes == ["down", "ring"]
+        assert Recipe.read(out / "recipe.toml").image.mean == Recipe.read(run / "recipe.toml").image.mean
+    kept, _ = load_tensors(tmp_path / "head" / "model.safetensors")
+    assert kept.keys() == {"classifier.weight", "classifier.bias"}
+    base, tuned = open_model(run).network.state_dict(), open_model(tmp_path / "head").network.state_dict()
+    assert all(tuned[name].equal(base[name]) for name in base if not name.startswith("classifier"))
+    before = json.loads((tmp_path / "head" / "report.json").read_text())["test"]["accuracy"]
+    pixels = ImageStore(tmp_path / "head" / "data" / "test.safetensors")
+    assert (load(tmp_path / "head").scores(pixels.pixels).argmax(-1).numpy() == pixels.classes).mean() == before
+
+
+def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Path) -> None:
+    """Batch norms' statistics too: they are loaded with the base."""
+    chosen = verbs.auto_images.plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
+    trainer, task = launch.set_up(chosen, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    trainer.train(task.steps(World()))
+    after = trainer.model.state_dict()
+    assert {name for name in after if not after[name].equal(before[name])} == {"classifier.weight", "classifier.bias"}
+
+
+def test_sizes_follow_the_pictures_or_the_model(shapes: Path, tmp_path: Path) -> None:
+    free = recipe(shapes, model={"size": 13, "channels": 3})
+    told = begin(free, RunFolder(tmp_path)).recipe
+    assert (told.image.size, told.model.size, told.model.channels) == (SIZE, SIZE, 1)
+    bare = Recipe.parse({**free.tables(), "image": {}}, "x.toml")
+    told = begin(bare, RunFolder(tmp_path)).recipe
+    assert (told.image.size, told.image.channels, told.model.size) == (13, 3, 13)
+
+
+def write_folder(root: Path, **classes: int) -> Path:
+    rng = np.random.default_rng(3)
+    for name, n in classes.items():
+        (root / name).mkdir(parents=True)
+        for i in range(n):
+            Image.fromarray(draw(SHAPES[len(name) % 3], rng)).save(root / name / f"{i}.png")
+    return root
+
+
+def test_bad_folders_are_said_in_a_sentence(tmp_path: Path) -> None:
+    one = write_folder(tmp_path / "one", cats=7)
+    with pytest.raises(DataError, match="every picture is of one class, `cats`"):
+        clearformer.train(recipe(one), out=tmp_path / "run", device="cpu")
+    broken = write_folder(tmp_path / "broken", cats=3, dogs=3)
+    for path in broken.rglob("*.png"):
+        path.write_bytes(b"not a picture")
+    with pytest.raises(DataError, match="there are no pictures for train"):
+        clearformer.train(recipe(broken), out=tmp_path / "run2", device="cpu")
+    assert not (tmp_path / "run2" / "data" / "train.safetensors").exists()
+    with pytest.raises(DataError, match="none of 6 pictures can be read"):
+        verbs.plan(images=broken)
+
+
+def test_damaged_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path / "pets", cats=40, doggies=40)
+    for i in range(7):
+        (folder / "cats" / f"{i}.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    short = {"steps": 5, "tokens": 7}
+    clearformer.train(recipe(folder, train=short), out=tmp_path / "run", device="cpu")
+    err = capsys.readouterr().err
+    assert err.count("cannot be read: it is damaged") == 5
+    assert "left out: 2 more, 7 in all" in err
+    stores = [ImageStore(tmp_path / "run" / "data" / f"{split}.safetensors") for split in ("train", "valid", "test")]
+    assert sum(map(len, stores)) == 73
+
+
+def test_strange_classes_are_named(run: Path, shapes: Path, tmp_path: Path) -> None:
+    other = write_folder(tmp_path / "other", down=2, zebra=2)
+    with pytest.raises(DataError, match="labels that training never sees: `zebra`"):
+        verbs.evaluate_images(run, other, device="cpu")
+    with pytest.raises(DataError, match="test has labels that training never sees: `zebra`"):
+        clearformer.train(recipe(shapes, data={"test": {"path": str(other)}}), out=tmp_path / "run", device="cpu")
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    (copy / "classes.json").write_text('["a", "b", "c"]')
+    with pytest.raises(CheckpointError, match=r"classes\.json is not the one this model was trained with"):
+        load(copy)
+
+
+def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: Path, reviews: Path) -> None:
+    with pytest.raises(ConfigError, match="is a model for masked-lm"):
+        verbs.finetune(tiny_bert, images=shapes)
+    with pytest.raises(ConfigError, match="is a model for image-classification"):
+        verbs.finetune(run, labels=reviews)
+    with pytest.raises(ConfigError, match="takes no prefix"):
+        verbs.finetune(run, images=shapes, method="prefix")
+    with pytest.raises(ConfigError, match="no layer `q` to adapt"):
+        verbs.finetune(run, images=shapes, method="lora", out=run.parent / "lora", device="cpu")
+    with pytest.raises(ConfigError, match="a gpt is for causal-lm, not for pictures"):
+        verbs.plan(images=shapes, model="gpt")
+    with pytest.raises(ConfigError, match="is a classifier of pictures"):
+        verbs.evaluate_labels(run, reviews)
