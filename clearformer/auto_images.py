@@ -145,7 +145,9 @@ def plan_finetune_images(
 
 
 def fitting_size(recipe: Recipe, side: int) -> int:
-    """The least that the model takes, from this side up: some halve a picture many times."""
+    """What the model's preset says, or the least that it takes from this side up: some halve a picture many times."""
+    if "size" in recipe.model.model_fields_set:
+        return int(recipe.model.size)
     for size in (side, *(size for size in ENLARGED if size > side)):
         try:
             recipe.with_model(size=size)

@@ -7,7 +7,6 @@
 The last two work by the batch, on the device.
 """
 
-from functools import lru_cache
 from typing import Annotated, Literal
 
 import torch
@@ -47,7 +46,6 @@ class ImageConfig(Config):
         return (pixels.to(dtype) / 255 - mean) / std
 
 
-@lru_cache(maxsize=16)
 def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(C, 1, 1), made once: a copy at every step would make the host wait for the device."""
-    return torch.tensor(values, device=device, dtype=dtype)[:, None, None]
+    """(C, 1, 1), made on the device: a copy from the host would wait for all that was asked of it before."""
+    return torch.stack([torch.full((1, 1), value, device=device, dtype=dtype) for value in values])

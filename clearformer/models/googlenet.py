@@ -88,6 +88,7 @@ def named_blocks(stages: tuple[tuple[Mixture, ...], ...]) -> list[tuple[str, Mix
 
 class GoogLeNet(PictureModel):
     Config = GoogLeNetConfig
+    heads = ("classifier", "auxiliary")
     config: GoogLeNetConfig
 
     def __init__(self, config: GoogLeNetConfig) -> None:

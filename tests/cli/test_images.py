@@ -138,6 +138,8 @@ def test_embed_gives_what_the_head_reads(cli, eye: Path, photos: list[Path], tmp
 def test_small_pictures_are_enlarged_for_a_network_that_halves_them_often(cli, discs: Path, tmp_path: Path) -> None:
     recipe = json.loads(cli("train", "--images", discs, "-m", "vgg11", "--dry-run", "--json").out)
     assert (recipe["image"]["size"], recipe["model"]["size"], recipe["optim"]["lr"]) == (32, 32, 0.0025)
+    vit = json.loads(cli("train", "--images", discs, "-m", "vit-small-28", "--dry-run", "--json").out)
+    assert (vit["image"]["size"], vit["optim"]["kind"]) == (28, "adamw")
     arguments = ("-m", "vgg11", "--set", "image.size=13", "--out", tmp_path / "run")
     code, _, err = cli("train", "--images", discs, *arguments)
     assert (code, "size = 13 cannot be halved 5 times: it takes 32 pixels" in err) == (1, True)

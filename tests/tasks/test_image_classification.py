@@ -140,6 +140,43 @@ def test_other_classes_get_another_head(run: Path, tmp_path: Path) -> None:
     assert (load(tmp_path / "head").scores(pixels.pixels).argmax(-1).numpy() == pixels.classes).mean() == before
 
 
+VIT = {
+    "kind": "vit",
+    "size": SIZE,
+    "patch": SIZE,
+    "pooling": "mean",
+    "n_layers": 1,
+    "d_model": 14,
+    "d_ff": 13,
+    "n_heads": 2,
+}
+GOOGLENET = {"kind": "googlenet", "stages": [[[2, 0, 3, 2, 1, 2]], [[3, 2, 3, 2, 2, 2]]], "auxiliary": ["4a"]}
+
+
+@pytest.mark.parametrize(("network", "method"), [(VIT, "lora"), (GOOGLENET | {"stem": False}, "full")])
+def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: Path, tmp_path: Path) -> None:
+    """LoRA on attention; and auxiliary networks, which a tuning does without."""
+    short = {"steps": 5, "validate_every": 5, "save_every": 5}
+    first = Recipe.parse({**recipe(shapes, train=short).tables(), "model": network}, "x.toml")
+    clearformer.train(first, out=tmp_path / "base", device="cpu")
+    settings = ["train.steps=5", "data.train.names=['a', 'b']"]
+    rng = np.random.default_rng(5)
+    images = np.stack([draw(SHAPES[i % 2], rng) for i in range(60)])
+    np.savez(tmp_path / "two.npz", images=images, labels=np.arange(60) % 2)
+    verbs.finetune(
+        tmp_path / "base", images=tmp_path / "two.npz", method=method, out=tmp_path / "run", settings=settings
+    )
+    viewer, base = load(tmp_path / "run"), open_model(tmp_path / "base").network.state_dict()
+    assert viewer.classes == ["a", "b"]
+    assert getattr(viewer.model.config, "auxiliary", ()) == ()
+    if method == "lora":
+        kept, _ = load_tensors(tmp_path / "run" / "model.safetensors")
+        assert {name.split(".")[-1] for name in kept} == {"A", "B", "weight", "bias"}
+        tuned = viewer.model.state_dict()
+        assert tuned["patches.conv.weight"].equal(base["patches.conv.weight"])
+    assert viewer.scores(images[:3, None]).shape == (3, 2)
+
+
 def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Path) -> None:
     """Batch norms' statistics too: they are loaded with the base."""
     chosen = verbs.auto_images.plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from clearformer import registry
-from clearformer.data.batch import IGNORE, Batch, EncoderBatch, TextBatch
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, TextBatch
+from clearformer.data.pixels import ImageConfig
+from clearformer.objectives.image_classification import ImageClassification, ImageClassificationConfig
 from clearformer.training.compiling import How, compiled
 
 pytestmark = [
@@ -35,6 +37,10 @@ def case(name: str) -> tuple[Any, Any, Any]:
         sizes = {"source_vocab": 23, "target_vocab": 23, "d_model": 7, "d_embedding": 10, "attention": "additive"}
         sizes["dropout"] = 0.0
         batch = Batch(tokens, torch.arange(7) < torch.tensor([[7], [3]]), tokens.flip(0), tokens)
+    elif name == "resnet":
+        sizes = {"stem": "3x3", "stem_width": 5, "block": "basic", "depths": (1,), "widths": (7,), "size": 11}
+        sizes |= {"channels": 3, "n_classes": 5}
+        batch = ImageBatch(torch.randn(5, 3, 11, 11), torch.tensor([0, 2, 1, 1, 0]))
     else:
         sizes = {**SIZES, "source_vocab": 23, "target_vocab": 23, "n_encoder_layers": 1, "n_decoder_layers": 1}
         batch = Batch(tokens, tokens > 3, tokens.flip(0), tokens)
@@ -44,7 +50,7 @@ def case(name: str) -> tuple[Any, Any, Any]:
     return model, objective(objective.Config()), batch
 
 
-WHOLE = [(name, "whole") for name in ("transformer", "gpt", "bert", "rnn-lm")]
+WHOLE = [(name, "whole") for name in ("transformer", "gpt", "bert", "rnn-lm", "resnet")]
 
 
 @pytest.mark.parametrize(("name", "how"), [*WHOLE, ("gpt", "blocks"), ("seq2seq", "blocks")])
@@ -60,3 +66,18 @@ def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
     torch.testing.assert_close(ours, theirs)
     for a, b in zip(grads, others):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function:DeprecationWarning")  # as Dynamo makes one of Beta's
+def test_augmentation_compiles_and_draws_from_the_seed() -> None:
+    """All of it in one graph with the network; what is drawn differs from step to step, and not from run to run."""
+    model, _, batch = case("resnet")
+    augment = {"flip": True, "crop": 2, "erase": 0.5, "randaugment": 1, "mixup": 0.3}
+    image = ImageConfig(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), augment=augment)
+    objective = compiled(ImageClassification(ImageClassificationConfig(), image), model, "whole")
+    pixels = ImageBatch(torch.randint(256, batch.pixels.shape, dtype=torch.uint8), batch.classes)
+    losses = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        losses.append(objective(model, pixels)[0].item())
+    assert losses[0] == losses[1] != losses[2]
