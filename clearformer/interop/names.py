@@ -19,6 +19,7 @@ from clearformer.errors import CheckpointError
 Rows = dict[str, tuple[str, ...]]
 Table = Mapping[str, str | tuple[str, ...]]
 KINDS = ("weight", "bias")
+BATCH_NORM = (*KINDS, "running_mean", "running_var", "num_batches_tracked")
 HINT = "weights and configuration must belong to the same model"
 
 
@@ -44,13 +45,21 @@ def block_rows(ours: str, theirs: str, n_blocks: int, block: Table, kinds: Seque
     return rows
 
 
+def conv_rows(ours: str, conv: str, norm: str | None) -> Rows:
+    """The rows of a convolution, layers/conv.py, with its batch norm or its bias."""
+    if norm is None:
+        return rows_of({f"{ours}conv.": conv})
+    return {f"{ours}conv.weight": (f"{conv}weight",), **rows_of({f"{ours}norm.": norm}, BATCH_NORM)}
+
+
 def to_ours(theirs: Mapping[str, Tensor], rows: Rows, where: str, turned: Collection[str] = ()) -> dict[str, Tensor]:
     """Their tensors under our names. One that is missing, or that no row speaks of, is named in the error."""
     check(theirs, {name for names in rows.values() for name in names}, where)
     ours: dict[str, Tensor] = {}
     for own, names in rows.items():
+        parts = [theirs[name].T if own in turned else theirs[name] for name in names]
         try:
-            ours[own] = torch.cat([theirs[name].T if own in turned else theirs[name] for name in names])
+            ours[own] = torch.cat(parts) if len(parts) > 1 else parts[0].clone()
         except RuntimeError:
             shapes = " and ".join(str(tuple(theirs[name].shape)) for name in names)
             raise CheckpointError(f"{where}: {listed([*names])} do not fit together: {shapes}", HINT) from None
@@ -69,7 +78,8 @@ def to_theirs(
     theirs: dict[str, Tensor] = {}
     for own, names in rows.items():
         tensor, sizes = ours[own], (parts or {}).get(own)
-        cut = tensor.chunk(len(names)) if sizes is None else tensor.split(list(sizes))
+        n_rows = [] if len(names) == 1 else sizes or [len(tensor) // len(names)] * len(names)
+        cut = tensor.split(list(n_rows)) if n_rows else (tensor,)  # one alone may be a number, which has no rows
         theirs |= {name: (part.T if own in turned else part).clone() for name, part in zip(names, cut)}
     return theirs
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from clearformer.layers.conv import Conv
 
 BlockKind = Literal["basic", "bottleneck"]
+N_CONVS: dict[BlockKind, int] = {"basic": 2, "bottleneck": 3}
 Shortcut = Literal["projection", "padding", "none"]
 
 

@@ -10,7 +10,7 @@ h   = mean over all places               (B, D)
 plain               the same without shortcuts: plain56 ends above plain20 even in training, which began it all
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
@@ -19,6 +19,20 @@ from clearformer.layers.conv import Conv
 from clearformer.layers.init import he
 from clearformer.layers.residual import BlockKind, Residual, Shortcut
 from clearformer.models.pictures import PictureConfig, PictureModel
+
+
+class Place(NamedTuple):
+    """Where a block stands, and what it does to the shape."""
+
+    stage: int
+    number: int
+    c_in: int
+    c_out: int
+    stride: int
+
+    @property
+    def keeps_shape(self) -> bool:
+        return self.stride == 1 and self.c_in == self.c_out
 
 
 class ResNetConfig(PictureConfig):
@@ -40,23 +54,29 @@ class ResNetConfig(PictureConfig):
         if self.shortcut == "padding" and [*self.widths] != sorted((self.stem_width, *self.widths))[1:]:
             raise ValueError(f"stem_width = {self.stem_width} and widths = {self.widths} must grow to be padded")
 
+    @property
+    def places(self) -> list[Place]:
+        """Every block in order."""
+        found, c_in = [], self.stem_width
+        for stage, (n_blocks, c_out) in enumerate(zip(self.depths, self.widths)):
+            for number in range(n_blocks):
+                found.append(Place(stage, number, c_in, c_out, 2 if stage and not number else 1))
+                c_in = c_out
+        return found
+
 
 class ResNet(PictureModel):
     Config = ResNetConfig
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config, config.widths[-1])
-        is_large, c_in = config.stem == "7x7", config.stem_width
-        self.stem = Conv(config.channels, c_in, 7, stride=2) if is_large else Conv(config.channels, c_in, 3)
+        is_large, width = config.stem == "7x7", config.stem_width
+        self.stem = Conv(config.channels, width, 7, stride=2) if is_large else Conv(config.channels, width, 3)
         self.stem_pool = nn.MaxPool2d(3, stride=2, padding=1) if is_large else nn.Identity()
-        stages = []
-        for i, (n_blocks, c_out) in enumerate(zip(config.depths, config.widths)):
-            blocks = []
-            for j in range(n_blocks):
-                blocks.append(Residual(c_in, c_out, 2 if i and not j else 1, config.block, config.shortcut))
-                c_in = c_out
-            stages.append(nn.Sequential(*blocks))
-        self.stages = nn.Sequential(*stages)
+        self.stages = nn.Sequential(*(nn.Sequential() for _ in config.depths))
+        for place in config.places:
+            block = Residual(place.c_in, place.c_out, place.stride, config.block, config.shortcut)
+            self.stages[place.stage].append(block)  # type: ignore[operator]
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.stem.apply(he)
         self.stages.apply(he)

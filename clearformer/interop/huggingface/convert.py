@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, roberta, t5
+from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, resnet, roberta, t5, vit
 from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
 
 CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_folder and export_folder
@@ -16,8 +16,10 @@ CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_f
     "llama": llama,
     "marian": marian,
     "openai-gpt": openai_gpt,
+    "resnet": resnet,
     "roberta": roberta,
     "t5": t5,
+    "vit": vit,
 }
 
 
@@ -45,7 +47,7 @@ def converter_for(config: Any) -> Any:
         return llama if config.positions.kind == "rotary" else openai_gpt if is_post else gpt2
     if config.kind == "bert":
         return roberta if config.positions.offset else bert
-    found = {"transformer": marian, "t5": t5}.get(config.kind)
+    found = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}.get(config.kind)
     if found is None:
         raise CheckpointError(f"Hugging Face has no model of the kind `{config.kind}`", "only ours can be exported")
     return found

@@ -45,10 +45,10 @@ def exporter(
 ) -> Callable[..., None]:
     """The `export_folder` of a converter."""
 
-    def export_folder(folder: Path, config: Any, weights: Mapping[str, Tensor], **tokens: int | None) -> None:
-        """The folder that `from_pretrained` reads; the tokens, by their roles, are for its `generate`."""
+    def export_folder(folder: Path, config: Any, weights: Mapping[str, Tensor], **more: Any) -> None:
+        """The folder that `from_pretrained` reads; `more` is for config.json, such as the tokens of `generate`."""
         theirs = export_weights(weights, config)
-        write_folder(folder, {**export_config(config, **tokens), **precision(theirs)}, theirs)
+        write_folder(folder, {**export_config(config, **more), **precision(theirs)}, theirs)
 
     return export_folder
 

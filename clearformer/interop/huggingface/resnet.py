@@ -1,0 +1,80 @@
+"""ResNet (ResNetForImageClassification, ResNetModel) to ours and back. Without a head it has n_classes = 0."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearformer.interop.huggingface.bert import prefix_in
+from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.pictures import class_settings, count_classes
+from clearformer.interop.huggingface.settings import fit, insist, our_settings
+from clearformer.interop.names import Rows, conv_rows, inside, rows_of, to_ours, to_theirs
+from clearformer.layers.residual import N_CONVS
+from clearformer.models.resnet import ResNetConfig
+
+CONFIG = {
+    "num_channels": "channels",
+    "embedding_size": "stem_width",
+    "hidden_sizes": "widths",
+    "depths": "depths",
+    "layer_type": "block",
+}
+SWITCHES = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
+FIXED = {"stem": "7x7", "shortcut": "projection"}  # what every ResNet of theirs is
+
+PREFIX, HEAD = "resnet.", "classifier.1."
+
+
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[ResNetConfig, dict[str, Tensor]]:
+    """A ResNet as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    config = import_config(read_config(folder, "resnet"), str(folder / "config.json"))
+    weights = read(folder)
+    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"))
+    return config, import_weights(weights, config, str(folder))
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> ResNetConfig:
+    insist(theirs, SWITCHES, where)
+    return ResNetConfig.parse({**our_settings({"num_channels": 3, **theirs}, CONFIG, where), **FIXED}, where)
+
+
+def export_config(config: ResNetConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
+    fit(fields := config.model_dump(), FIXED, "ResNet")
+    return {
+        "model_type": "resnet",
+        "architectures": ["ResNetForImageClassification" if config.n_classes else "ResNetModel"],
+        **{name: fields[own] for name, own in CONFIG.items()},
+        **SWITCHES,
+        **class_settings(classes),
+    }
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: ResNetConfig, where: str) -> dict[str, Tensor]:
+    return to_ours(theirs, tensor_rows(config, prefix_in(theirs, PREFIX)), where)
+
+
+def export_weights(ours: Mapping[str, Tensor], config: ResNetConfig) -> dict[str, Tensor]:
+    return to_theirs(ours, tensor_rows(config), "the model")
+
+
+def tensor_rows(config: ResNetConfig, prefix: str | None = None) -> Rows:
+    """Every tensor. `prefix` comes before all names but the head's; if not given, as `save_pretrained` has it."""
+    if prefix is None:
+        prefix = PREFIX if config.n_classes else ""
+    body = layer("stem.", "embedder.embedder.")
+    for place in config.places:
+        ours, theirs = f"stages.{place.stage}.{place.number}.", f"encoder.stages.{place.stage}.layers.{place.number}."
+        for i in range(N_CONVS[config.block]):
+            body |= layer(f"{ours}path.{i}.", f"{theirs}layer.{i}.")
+        if not place.keeps_shape:
+            body |= layer(f"{ours}shortcut.", f"{theirs}shortcut.")
+    return {**inside("", prefix, body), **(rows_of({"classifier.": HEAD}) if config.n_classes else {})}
+
+
+def layer(ours: str, theirs: str) -> Rows:
+    return conv_rows(ours, f"{theirs}convolution.", f"{theirs}normalization.")
+
+
+export_folder = exporter(export_config, export_weights)

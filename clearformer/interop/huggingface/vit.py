@@ -1,0 +1,108 @@
+"""ViT (ViTForImageClassification, ViTModel) to ours and back.
+
+What would surprise: a ViTModel has no `vit.` before its names and no head, but a pooler that only its pretraining used,
+which is left behind; it comes as a model with n_classes = 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearformer.interop.huggingface.bert import prefix_in
+from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.pictures import class_settings, count_classes
+from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word
+from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
+from clearformer.models.vit import ViTConfig
+
+CONFIG = {
+    "image_size": "size",
+    "num_channels": "channels",
+    "patch_size": "patch",
+    "num_hidden_layers": "n_layers",
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_attention_heads": "n_heads",
+    "hidden_act": "activation",
+    "layer_norm_eps": "norm_eps",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+SWITCHES = {"qkv_bias": True}
+FIXED: dict[str, Any] = {"pooling": "class", "activation_dropout": 0.0}  # what every ViT of theirs is
+
+PREFIX, HEAD, POOLER = "vit.", "classifier.", "pooler."
+PATCHES: Rows = {
+    "patches.class_token": ("embeddings.cls_token",),
+    "patches.positions": ("embeddings.position_embeddings",),
+    **rows_of({"patches.conv.": "embeddings.patch_embeddings.projection."}),
+}
+BLOCK: Table = {
+    "add_attn.norm.": "layernorm_before.",
+    "attn.qkv.": ("attention.attention.query.", "attention.attention.key.", "attention.attention.value."),
+    "attn.out.": "attention.output.dense.",
+    "add_mlp.norm.": "layernorm_after.",
+    "mlp.up.": "intermediate.dense.",
+    "mlp.down.": "output.dense.",
+}
+
+
+def import_folder(folder: Path, read: Reader = read_weights) -> tuple[ViTConfig, dict[str, Tensor]]:
+    """A ViT as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    config = import_config(read_config(folder, "vit"), str(folder / "config.json"))
+    weights = read(folder)
+    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"))
+    return config, import_weights(weights, config, str(folder))
+
+
+def import_config(theirs: Mapping[str, Any], where: str) -> ViTConfig:
+    insist(theirs, SWITCHES, where)
+    ours = our_settings(theirs, CONFIG, where)
+    return ViTConfig.parse({**ours, **FIXED, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+
+
+def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
+    fit(fields := config.model_dump(), FIXED, "ViT")
+    return {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification" if config.n_classes else "ViTModel"],
+        **{name: fields[own] for name, own in CONFIG.items()},
+        "hidden_act": their_word(config.activation, ACTIVATIONS, "ViT"),
+        **SWITCHES,
+        **class_settings(classes),
+    }
+
+
+def import_weights(theirs: Mapping[str, Tensor], config: ViTConfig, where: str) -> dict[str, Tensor]:
+    prefix = prefix_in(theirs, PREFIX)
+    kept = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{prefix}{POOLER}")}
+    return to_ours(kept, tensor_rows(config, prefix), where)
+
+
+def export_weights(ours: Mapping[str, Tensor], config: ViTConfig) -> dict[str, Tensor]:
+    return to_theirs(ours, tensor_rows(config), "the model")
+
+
+def tensor_rows(config: ViTConfig, prefix: str | None = None) -> Rows:
+    """Every tensor. `prefix` comes before all names but the head's; if not given, as `save_pretrained` has it."""
+    if prefix is None:
+        prefix = PREFIX if config.n_classes else ""
+    body: Rows = {
+        **PATCHES,
+        **block_rows("encoder.blocks.", "encoder.layer.", config.n_layers, BLOCK),
+        **rows_of({"encoder.norm.": "layernorm."}),
+    }
+    return {**inside("", prefix, body), **(rows_of({"classifier.": HEAD}) if config.n_classes else {})}
+
+
+export_folder = exporter(export_config, export_weights)
