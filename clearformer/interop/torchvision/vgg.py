@@ -1,0 +1,53 @@
+"""VGG, to torchvision's and back: `features`, numbered with its norms, relus and pools, then `classifier`."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import isqrt
+from typing import Any
+
+import torch
+
+from clearformer.interop.names import Rows, conv_rows, rows_of
+from clearformer.models.vgg import VGGConfig
+
+FIXED: dict[str, Any] = {"grid": 7}
+DENSE = {"dense.1.": "classifier.0.", "dense.4.": "classifier.3.", "classifier.": "classifier.6."}
+
+
+def is_one(shapes: Mapping[str, torch.Size]) -> bool:
+    return "features.0.weight" in shapes and shapes["features.0.weight"][-1] == 3
+
+
+def read(shapes: Mapping[str, torch.Size]) -> VGGConfig:
+    """Where the next convolution comes a place later than it might, a pool stands between."""
+    convs = sorted(int(name.split(".")[1]) for name, shape in shapes.items() if len(shape) == 4)
+    batch_norm = "features.1.running_mean" in shapes
+    ends = [i for i, j in pairwise(convs) if j - i > length(batch_norm)] + convs[-1:]
+    stops = [convs.index(i) + 1 for i in ends]
+    widths = tuple(shapes[f"features.{i}.weight"][0] for i in ends)
+    d_model, n_inputs = shapes["classifier.0.weight"]
+    return VGGConfig(
+        channels=shapes["features.0.weight"][1],
+        depths=tuple(stop - start for start, stop in zip([0, *stops], stops)),
+        widths=widths,
+        batch_norm=batch_norm,
+        grid=isqrt(n_inputs // widths[-1]),
+        d_model=d_model,
+        n_classes=shapes["classifier.6.weight"][0],
+    )
+
+
+def length(batch_norm: bool) -> int:
+    """Places in `features` that a convolution takes, with its norm, if any, and its relu."""
+    return 3 if batch_norm else 2
+
+
+def tensor_rows(config: VGGConfig) -> Rows:
+    rows, place = rows_of(DENSE), 0
+    for stage, n_convs in enumerate(config.depths):
+        for i in range(n_convs):
+            norm = f"features.{place + 1}." if config.batch_norm else None
+            rows |= conv_rows(f"stages.{stage}.{i}.", f"features.{place}.", norm)
+            place += length(config.batch_norm)
+        place += 1
+    return rows
