@@ -45,10 +45,8 @@ def block_rows(ours: str, theirs: str, n_blocks: int, block: Table, kinds: Seque
     return rows
 
 
-def conv_rows(ours: str, conv: str, norm: str | None) -> Rows:
-    """The rows of a convolution, layers/conv.py, with its batch norm or its bias."""
-    if norm is None:
-        return rows_of({f"{ours}conv.": conv})
+def conv_rows(ours: str, conv: str, norm: str) -> Rows:
+    """The rows of a convolution and its batch norm, layers/conv.py."""
     return {f"{ours}conv.weight": (f"{conv}weight",), **rows_of({f"{ours}norm.": norm}, BATCH_NORM)}
 
 

@@ -5,7 +5,7 @@
     norm(a) = γ (a − μ) / √(σ² + ε) + β        batch norm: μ, σ² of each channel over the batch and all places,
                                                in use their running averages          Ioffe & Szegedy 2015
 
-With a norm there is no b: the norm would take it out again, and adds its own.
+With a norm there is no b, unless it is asked for: the norm would take it out again, and adds its own.
 """
 
 import torch.nn.functional as F
@@ -27,10 +27,11 @@ class Conv(nn.Module):
         norm: bool = True,
         eps: float = 1e-5,
         relu: bool = True,
+        bias: bool | None = None,
     ) -> None:
         super().__init__()
         padding = same_padding(size) if padding is None else padding
-        self.conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm)
+        self.conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
         self.norm = nn.BatchNorm2d(c_out, eps) if norm else None
         self.relu = relu
 

@@ -23,7 +23,7 @@ class VGGConfig(PictureConfig):
     kind: Literal["vgg"] = "vgg"
     depths: tuple[PositiveInt, ...] = Field((2, 2, 3, 3, 3), min_length=1, description="convolutions of each stage")
     widths: tuple[PositiveInt, ...] = Field((64, 128, 256, 512, 512), description="filters of each stage")
-    batch_norm: bool = False
+    batch_norm: bool = Field(False, description="after each convolution, which keeps its bias, as in torchvision")
     grid: int = Field(7, gt=0, description="places a side that the dense layers read, by averages; 1 at 32×32")
     d_model: int = Field(4096, gt=0, description="width of the dense layers")
     dropout: float = Field(0.5, ge=0, lt=1, description="on the dense layers")
@@ -42,7 +42,7 @@ class VGG(PictureModel):
         super().__init__(config, config.d_model)
         stages, c_in = [], config.channels
         for n_convs, c_out in zip(config.depths, config.widths):
-            convs = [Conv(c_out if j else c_in, c_out, 3, norm=config.batch_norm) for j in range(n_convs)]
+            convs = [Conv(c_out if j else c_in, c_out, 3, norm=config.batch_norm, bias=True) for j in range(n_convs)]
             stages.append(nn.Sequential(*convs, nn.MaxPool2d(2)))
             c_in = c_out
         self.stages = nn.Sequential(*stages)

@@ -16,7 +16,7 @@ PARAMETERS = {
     "alexnet": 62_378_344,  # the notes' table, ungrouped
     "alexnet-torchvision": 61_100_840,
     "vgg11": 132_863_336,
-    "vgg13-bn": 133_050_792,
+    "vgg13-bn": 133_053_736,
     "vgg16": 138_357_544,
     "vgg19": 143_667_240,
     "resnet18": 11_689_512,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clearformer.interop.names import Rows, conv_rows, rows_of
+from clearformer.interop.names import BATCH_NORM, Rows, rows_of
 from clearformer.models.vgg import VGGConfig
 
 FIXED: dict[str, Any] = {"grid": 7}
@@ -46,8 +46,9 @@ def tensor_rows(config: VGGConfig) -> Rows:
     rows, place = rows_of(DENSE), 0
     for stage, n_convs in enumerate(config.depths):
         for i in range(n_convs):
-            norm = f"features.{place + 1}." if config.batch_norm else None
-            rows |= conv_rows(f"stages.{stage}.{i}.", f"features.{place}.", norm)
+            rows |= rows_of({f"stages.{stage}.{i}.conv.": f"features.{place}."})
+            if config.batch_norm:
+                rows |= rows_of({f"stages.{stage}.{i}.norm.": f"features.{place + 1}."}, BATCH_NORM)
             place += length(config.batch_norm)
         place += 1
     return rows
