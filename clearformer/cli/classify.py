@@ -23,7 +23,7 @@ def classify(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Say which class a text, each of its words, or a picture belongs to.
+    """Say which class a text, a word or a picture belongs to.
 
     A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
     pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text; one

@@ -25,7 +25,7 @@ def embed(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Turn texts, or pictures, into vectors, near where they mean the same.
+    """Turn texts or pictures into vectors, near where alike.
 
     The mean over the tokens of a BERT, a sentence encoder, a GPT or a classifier; of a picture, what the classifier's
     head reads. Without --out they are printed, a line each.

@@ -92,6 +92,11 @@ class ImageCorpora(Corpora):
     valid: ImageSource | None = None
     test: ImageSource | None = None
 
+    def source(self, split: str) -> Any:
+        """Classes are called in all splits as they are in training."""
+        found = super().source(split)
+        return found if found is None or found.names else found.changed(names=self.train.names)
+
     def split_of(self, place: float) -> str:
         """Where a picture of the training source belongs, by its place in [0, 1)."""
         valid = (self.held_out or 0.1) if self.valid is None else 0.0

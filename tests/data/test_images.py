@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import ConfigError, DataError, MachineError
 
+FASHION = Path(__file__).parents[2].parent / "shared" / "data" / "fashion-mnist"
 rng = np.random.default_rng(0)
 
 
@@ -202,6 +204,22 @@ def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:
     assert splits[0][:200] == splits[0][200:][::-1]
     assert splits[0][0] == data.split_of(place(pixels[0].tobytes()))
     assert {name: 20 < splits[0].count(name) < 100 for name in ("valid", "test")} == {"valid": True, "test": True}
+
+
+def test_classes_are_called_alike_in_all_splits() -> None:
+    data = ImageCorpora(root="r", train={"path": "a.npz", "names": ["x", "y"]}, test={"path": "b.npz"})
+    assert data.source("test") == ImageSource(path=Path("r/b.npz"), names=("x", "y"))
+    assert data.source("valid") is None
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not FASHION.exists(), reason="needs ../shared/data/fashion-mnist")
+def test_fashion_mnist_as_it_is_published() -> None:
+    """Its README: 6,000 training pictures a class, 1,000 test ones."""
+    for name, n in (("train", 6000), ("t10k", 1000)):
+        found = list(ImageSource(path=FASHION / f"{name}-images-idx3-ubyte.gz").read())
+        assert Counter(picture.label for picture in found) == {str(k): n for k in range(10)}
+        assert found[0].open().size == (28, 28)
 
 
 def test_settings_that_contradict_each_other() -> None:
