@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, fingerprint, load_tensors, load_weights, unique_names, weights_of
+from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError, suggest
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.masked import MaskedModel
@@ -24,9 +25,12 @@ from clearformer.generation.scorer import SentenceScorer
 from clearformer.generation.translate import Translator
 from clearformer.interop.huggingface.convert import first_token, import_any
 from clearformer.interop.huggingface.folder import Reader, read_template, read_weights
+from clearformer.interop.huggingface.pictures import class_names
 from clearformer.interop.origin import Origin
+from clearformer.interop.pixels import read_image
 from clearformer.layers.linear import pack
 from clearformer.models import classifier as models
+from clearformer.models.pictures import PictureConfig
 from clearformer.prepare import CLASSES, load_tokenizers, start_id
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.encoder import Encoder
@@ -87,7 +91,7 @@ class Opened:
 
     name: str
     recipe: Recipe
-    """Of a Hugging Face folder what `import` would write: [origin] and [model]."""
+    """Of a Hugging Face folder what `import` would write: [origin] and [model], of pictures also [image]."""
     network: nn.Module
     tokenizers: list[Tokenizer]
     """Of the source and of the target, where there are two sides; else one; of pictures none."""
@@ -252,7 +256,10 @@ def read_run(run: RunFolder) -> Parts:
 def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
     """A Hugging Face folder in our words. A decoder's first token is its BOS here, whatever it is called there."""
     config, weights = import_any(folder, read)
-    recipe = foreign_recipe(config, Origin(source=folder.resolve().name))
+    origin = Origin(source=folder.resolve().name)
+    if isinstance(config, PictureConfig):
+        return foreign_recipe(config, origin, read_image(folder, config)), weights, []
+    recipe = foreign_recipe(config, origin)
     tokenizer = Tokenizer.from_folder(folder)
     if is_pair(recipe):
         tokenizer = tokenizer.begun_by(first_token(folder))
@@ -260,8 +267,8 @@ def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
     return recipe, weights, [tokenizer]
 
 
-def foreign_recipe(config: Any, origin: Origin) -> Recipe:
-    tables = {"origin": origin, "model": config}
+def foreign_recipe(config: Any, origin: Origin, image: ImageConfig | None = None) -> Recipe:
+    tables = {"origin": origin, "model": config} | ({} if image is None else {"image": image})
     return Recipe.parse({name: table.model_dump(exclude_none=True) for name, table in tables.items()}, origin.source)
 
 
@@ -318,21 +325,23 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
 
 
 def view(opened: Opened, folder: Path, unit: bool = False) -> Viewer:
-    """Of a model from elsewhere, whose classes nobody has named, they are numbers."""
     image = opened.recipe.image
     if image is None:
         raise CheckpointError(
             f"{folder}: the recipe does not say how pictures become numbers",
             "give it an [image] with size, channels, mean and std",
         )
-    n = opened.config.n_classes
-    is_named = (folder / CLASSES).exists() or opened.recipe.origin is None
-    classes = read_classes(folder) if is_named else [str(k) for k in range(n)]
-    if len(classes) != n:
+    return Viewer(pack(opened.network), image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
+
+
+def read_pictured(folder: Path, n_classes: int) -> list[str]:
+    """What a network for pictures tells apart, by name."""
+    classes = class_names(folder, n_classes) if is_foreign(folder) else read_classes(folder)
+    if len(classes) != n_classes:
         raise CheckpointError(
-            f"{folder} names {len(classes)} classes, and the model knows {n}", "copy the whole run folder again"
+            f"{folder} names {len(classes)} classes, and the model knows {n_classes}", "copy the whole run folder again"
         )
-    return Viewer(pack(opened.network), image, classes, opened.name, unit)
+    return classes
 
 
 def habits(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:

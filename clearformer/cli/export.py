@@ -14,17 +14,17 @@ def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or the name of a bundled model.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to make.")],
     format: Annotated[
-        str, typer.Option(metavar="NAME", help="huggingface: what from_pretrained reads.")
+        str, typer.Option(metavar="NAME", help="huggingface: what from_pretrained reads; or torchvision: its weights.")
     ] = "huggingface",
     json: Json = False,
 ) -> None:
-    """Write a model, with its tokenizer, as others read it.
+    """Write a model, with its tokenizer or how it wants its pictures, as others read it.
 
     Each goes over as the published architecture that it is like; one that is like none is refused.
 
     \b
     clearformer export runs/shakespeare hub/shakespeare
-    clearformer export runs/shakespeare hub/shakespeare --format huggingface --json
+    clearformer export runs/resnet18 resnet18 --format torchvision --json
     """
     from json import dumps
 

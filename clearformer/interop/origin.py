@@ -9,4 +9,6 @@ from clearformer.config import Config
 
 class Origin(Config):
     source: str = Field(description="the folder or file it was read from, by its own name")
-    format: Literal["huggingface", "gguf"] = Field("huggingface", description="what kind of thing that was")
+    format: Literal["huggingface", "gguf", "torchvision"] = Field(
+        "huggingface", description="what kind of thing that was"
+    )

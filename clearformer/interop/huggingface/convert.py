@@ -1,6 +1,6 @@
 """A Hugging Face folder of any kind we know, by what its config.json says it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,14 @@ def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens:
     converter.export_config(config, **arguments)  # what cannot be said is refused before any tensor is missed
     converter.export_folder(folder, config, weights, **arguments)
     return next(name for name, module in CONVERTERS.items() if module is converter)
+
+
+def export_pictures(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:
+    """The same of a network for pictures, whose classes have names."""
+    converter = converter_for(config)
+    converter.export_config(config)
+    converter.export_folder(folder, config, weights, classes=classes)
+    return str(config.kind)
 
 
 def first_token(folder: Path) -> int:

@@ -11,6 +11,7 @@ from clearformer.interop.huggingface.folder import Reader, exporter, read_config
 from clearformer.interop.huggingface.pictures import class_settings, count_classes
 from clearformer.interop.huggingface.settings import fit, insist, our_settings
 from clearformer.interop.names import Rows, conv_rows, inside, rows_of, to_ours, to_theirs
+from clearformer.interop.pixels import read_image
 from clearformer.layers.residual import N_CONVS
 from clearformer.models.resnet import ResNetConfig
 
@@ -31,7 +32,7 @@ def import_folder(folder: Path, read: Reader = read_weights) -> tuple[ResNetConf
     """A ResNet as `save_pretrained` left it: its configuration and its weights, both in our words."""
     config = import_config(read_config(folder, "resnet"), str(folder / "config.json"))
     weights = read(folder)
-    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"))
+    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"), size=read_image(folder, config).size)
     return config, import_weights(weights, config, str(folder))
 
 

@@ -1,0 +1,160 @@
+"""Networks for pictures from elsewhere and back, and every verb on them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from transformers import (
+    AutoImageProcessor,
+    AutoModelForImageClassification,
+    ResNetConfig,
+    ResNetForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+from clearformer.checkpoint import weights_of
+from clearformer.data.pixels import ImageConfig
+from clearformer.exchange import import_model
+from clearformer.interop.pixels import write_image
+from clearformer.interop.torchvision.convert import export_weights
+from clearformer.loading import build_model, open_model
+from clearformer.recipe import model_config
+
+CliCall = Callable[..., Any]
+NAMES = ["dog", "cat", "tree"]
+CIFAR = Path(__file__).parents[3] / "shared/data/cifar10-resnet-weights"
+CIFAR_NAMES = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.fixture(params=["vit", "resnet"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A small random network as Hugging Face's libraries leave it."""
+    torch.manual_seed(1)
+    labels = {"id2label": dict(enumerate(NAMES)), "label2id": {name: k for k, name in enumerate(NAMES)}}
+    model: Any
+    if request.param == "vit":
+        sizes = {"hidden_size": 14, "num_hidden_layers": 2, "num_attention_heads": 7, "intermediate_size": 11}
+        model = ViTForImageClassification(ViTConfig(image_size=28, patch_size=7, **sizes, **labels))
+    else:
+        model = ResNetForImageClassification(
+            ResNetConfig(embedding_size=5, hidden_sizes=[8, 12], depths=[1, 2], **labels)
+        )
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path / "hub")
+    write_image(
+        tmp_path / "hub", ImageConfig(size=28, channels=3, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.25), fit="stretch")
+    )
+    return tmp_path / "hub"
+
+
+@torch.no_grad()
+def by_them(folder: Path, photo: Path) -> dict[str, float]:
+    model = AutoModelForImageClassification.from_pretrained(folder).eval()
+    pixels = AutoImageProcessor.from_pretrained(folder)(Image.open(photo), return_tensors="pt")["pixel_values"]
+    found = model(pixels).logits.softmax(1)[0].tolist()
+    return {model.config.id2label[k]: p for k, p in enumerate(found)}
+
+
+def by_us(cli: CliCall, folder: Path, photo: Path) -> dict[str, float]:
+    code, out, err = cli("classify", "-m", folder, photo, "--top", 3, "--json")
+    assert (code, err) == (0, "")
+    (row,) = json.loads(out)["images"]
+    return {found["label"]: found["probability"] for found in row["top"]}
+
+
+def test_a_published_network_classifies_as_it_does_there(
+    cli: CliCall, folder: Path, photo: Path, tmp_path: Path
+) -> None:
+    """As it is, imported, and exported again."""
+    wanted = by_them(folder, photo)
+    assert by_us(cli, folder, photo) == pytest.approx(wanted, abs=1e-5)
+    report = import_model(folder, tmp_path / "run")
+    assert report["format"] == "huggingface"
+    assert by_us(cli, tmp_path / "run", photo) == pytest.approx(wanted, abs=1e-5)
+    assert cli("export", tmp_path / "run", tmp_path / "out").code == 0
+    assert by_them(tmp_path / "out", photo) == pytest.approx(wanted, abs=1e-5)
+    assert cli("inspect", folder, "--json").code == 0
+    assert cli("embed", "-m", folder, photo, "--out", tmp_path / "vectors.npy").code == 0
+
+
+def test_a_published_network_learns_other_pictures(cli: CliCall, folder: Path, tmp_path: Path) -> None:
+    for k, name in enumerate(("red", "blue")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for i in range(12):
+            pixels = np.full((31, 29, 3), i, dtype=np.uint8)
+            pixels[..., 2 * k] = 240
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{i}.png")
+    steps = ("--set", "train.steps=2", "--set", "train.validate_every=2", "--device", "cpu")
+    images = ("--images", tmp_path / "pictures", "--method", "head")
+    tuned = cli("finetune", "-m", folder, *images, "--out", tmp_path / "tuned", *steps)
+    assert (tuned.code, tuned.out) == (0, f"{tmp_path / 'tuned'}\n")
+    found = by_us(cli, tmp_path / "tuned", tmp_path / "pictures" / "red" / "3.png")
+    assert found.keys() == {"red", "blue"}
+
+
+def test_torchvisions_weights_come_and_go(cli: CliCall, photo: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = model_config("resnet18").changed(n_classes=3, depths=(1, 1), widths=(5, 7), stem_width=5)
+    weights = weights_of(build_model(config))
+    torch.save(export_weights(weights, config), tmp_path / "small.pth")
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    code, out, err = cli("import", tmp_path / "small.pth", tmp_path / "run", "--classes", tmp_path / "names.txt")
+    assert (code, out, err) == (0, f"{tmp_path / 'run'}\n", "")
+    assert by_us(cli, tmp_path / "run", photo).keys() == {*NAMES}
+    assert open_model(tmp_path / "run").recipe.origin.format == "torchvision"  # type: ignore[union-attr]
+    report = json.loads(cli("export", tmp_path / "run", tmp_path / "back", "--format", "torchvision", "--json").out)
+    assert report == {"folder": str(tmp_path / "back"), "model_type": "resnet"}
+    back, sent = load_file(tmp_path / "back/model.safetensors"), torch.load(tmp_path / "small.pth", weights_only=True)
+    assert back.keys() == sent.keys()
+    assert all(torch.equal(back[name], sent[name]) for name in sent)
+    assert import_model(tmp_path / "back/model.safetensors", tmp_path / "again")["kind"] == "resnet"
+    assert by_us(cli, tmp_path / "again", photo).keys() == {"0", "1", "2"}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("file", ["resnet20-12fca82f.th", "resnet56-4bfd9763.th"])
+def test_cifars_networks_are_imported_and_classify(cli: CliCall, photo: Path, tmp_path: Path, file: str) -> None:
+    if not (CIFAR / file).exists():
+        pytest.skip("needs ../shared/data")
+    report = json.loads(cli("import", CIFAR / file, tmp_path / "run", "--classes", CIFAR_NAMES, "--json").out)
+    assert report["parameters"] == {"resnet20": 269_722, "resnet56": 853_018}[file[:8]]
+    found = by_us(cli, tmp_path / "run", photo)
+    assert len(found) == 3
+    assert found.keys() < {*CIFAR_NAMES.split(",")}
+
+
+def test_mistakes_are_said_in_a_sentence(cli: CliCall, run: Path, folder: Path, tmp_path: Path) -> None:
+    def error(*words: Any) -> str:
+        code, out, err = cli(*words)
+        assert (code, out) == (1, "")
+        assert "Traceback" not in err
+        return str(err)
+
+    assert "3 classes, and 2 names are given" in error("import", folder, tmp_path / "a", "--classes", "dog,cat")
+    torch.save({"weight": torch.ones(2)}, tmp_path / "other.pth")
+    assert "no network that is known by its tensors" in error("import", tmp_path / "other.pth", tmp_path / "a")
+    (tmp_path / "broken.pth").write_bytes(b"no pickle")
+    assert "cannot be read" in error("import", tmp_path / "broken.pth", tmp_path / "a")
+    assert "no known kind" in error("import", folder / "config.json", tmp_path / "a")
+    assert "no model of the kind `transformer`" in error("export", run, tmp_path / "b", "--format", "torchvision")
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "b").exists()
+    import_model(folder, tmp_path / "run")
+    (tmp_path / "run/classes.json").write_text('["dog"]')
+    assert "names 1 classes, and the model knows 3" in error("export", tmp_path / "run", tmp_path / "b")
