@@ -30,6 +30,7 @@ NETWORKS: list[tuple[float, list[int], int, int, int]] = [
     (20_000, [3, 3, 3], 64, 128, 30),
     (float("inf"), [2, 2, 2, 2], 512, 256, 20),
 ]
+PATIENT = (float("inf"), [3, 3, 3], 64, 128, 8)  # the last without a GPU, which the network above would take days
 LARGEST = {"cuda": 224}  # pixels a side that are read of large pictures; 64 without a GPU
 SMALL = 64  # pixels a side up to which a picture is small: the first filters leave it its size
 ENLARGED = (32, 64, 128, 224)  # pixels a side, for networks that small pictures are too small for
@@ -38,6 +39,7 @@ LOOKED_AT = 100  # pictures that speak for all
 
 class Survey(NamedTuple):
     n: int
+    n_classes: int
     side: int  # the shorter one, of most
     is_grey: bool
 
@@ -53,7 +55,8 @@ def plan_images(
     if (task := task_of("model", draft.model.kind)) != "image-classification":
         raise ConfigError(f"a {draft.model.kind} is for {task}, not for pictures", "try resnet18, vgg11 or vit-tiny")
     found = survey(draft)
-    _, depths, width, n_rows, passes = next(row for row in NETWORKS if found.n <= row[0])
+    rows = NETWORKS if where.type == "cuda" else [*NETWORKS[:-1], PATIENT]
+    _, depths, width, n_rows, passes = next(row for row in rows if found.n <= row[0])
     side, channels = min(found.side, LARGEST.get(where.type, SMALL)), 1 if found.is_grey else 3
     size = fitting_size(draft, side)
     sizes: dict[str, Any] = {"block": "basic", "depths": depths}
@@ -68,7 +71,7 @@ def plan_images(
             "channels": channels,
             "augment": {"crop": max(1, size // 8), "flip": not found.is_grey},
         },
-        "model": named | {"size": size, "channels": channels},
+        "model": named | {"size": size, "channels": channels, "n_classes": found.n_classes},
         "objective": {"kind": "image-classification", "label_smoothing": 0.1},
     }
     network = outline(Recipe.parse(override(table, settings), "--set").model)
@@ -82,7 +85,8 @@ def plan_images(
     told = {"crop": f"moved by {recipe.image.augment.crop}", "flip": "mirrored"}
     augmented = " and ".join(said for name, said in told.items() if getattr(recipe.image.augment, name))
     console.print(
-        f"{found.n:,} {'grey' if found.is_grey else 'coloured'} pictures, most of {found.side} pixels or more a side: "
+        f"{found.n:,} {'grey' if found.is_grey else 'coloured'} pictures of {found.n_classes} classes, "
+        f"most of {found.side} pixels or more a side: "
         f"read at {recipe.image.size} × {recipe.image.size}{f', {augmented}' if augmented else ''}, by a "
         f"{recipe.model.preset or recipe.model.kind} of {sum(p.numel() for p in network.parameters()):,} parameters, "
         f"{recipe.train.tokens:,} pictures a step, {recipe.train.steps:,} steps, {recipe.optim.kind} with a peak "
@@ -161,8 +165,10 @@ def survey(recipe: Recipe) -> Survey:
     """Of the training pictures, as some of them say that can be read."""
     from clearformer.data.images import some_pictures
 
-    n, found = some_pictures(recipe.data.source("train"), LOOKED_AT)
-    return Survey(n, int(median(min(image.size) for image in found)), all(is_grey(image.mode) for image in found))
+    source = recipe.data.source("train")
+    n, found = some_pictures(source, LOOKED_AT)
+    side = int(median(min(image.size) for image in found))
+    return Survey(n, len(source.classes()), side, all(is_grey(image.mode) for image in found))
 
 
 def is_grey(mode: str) -> bool:

@@ -127,7 +127,7 @@ def announce(task: Task, model: nn.Module, device: torch.device, world: World) -
     console.print(
         f"{task.describe(world)}; {getattr(recipe.model, 'preset', None) or recipe.model.kind} with "
         f"{n_parameters:,} parameters{learning} on {device}{f' and {world.size - 1} more' if world.size > 1 else ''}; "
-        + recipe.train.budget()
+        + recipe.train.budget(task.unit)
     )
 
 

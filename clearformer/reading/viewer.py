@@ -16,7 +16,8 @@ from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
 from clearformer.reading.classifier import Verdict, ranked
 
-BUDGET = {"cuda": 2**26, "cpu": 2**21}  # numbers read at once
+BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers read at once,
+ROWS = 1024  # of so many pictures at most: what networks make of small ones is large
 
 
 class Viewer:
@@ -63,7 +64,7 @@ def read_pixels(
     `weight` is any of the network's: pictures come to its device, in its type.
     """
     found = []
-    n_rows = max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size)
+    n_rows = min(ROWS, max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size))
     for start in range(0, len(pixels), n_rows):
         some = torch.from_numpy(pixels[start : start + n_rows]).to(weight.device)
         told = compute(ImageBatch(image.normalise(some, weight.dtype)))

@@ -45,7 +45,9 @@ class TrainConfig(Config):
     """[train]"""
 
     steps: int = Field(8000, ge=1, description="optimiser steps")
-    max_tokens: int | None = Field(None, ge=1, description="target tokens after which training ends, if that is sooner")
+    max_tokens: int | None = Field(
+        None, ge=1, description="target tokens, or pictures, after which training ends, if sooner"
+    )
     max_seconds: float | None = Field(None, gt=0, description="of training and validation, likewise")
     tokens: int = Field(4096, ge=1, description="of one micro-batch, a side of it, padding included; or its pictures")
     accumulation: int = Field(1, ge=1, description="micro-batches a rank and step")
@@ -65,10 +67,10 @@ class TrainConfig(Config):
     parallel: Literal["replicate", "shard"] = "replicate"
     tensorboard: bool = False
 
-    def budget(self) -> str:
+    def budget(self, unit: str = "tokens") -> str:
         """What a training is given, in words: what was set beside the steps, or else the steps."""
-        limits = {"seconds": self.max_seconds, "tokens": self.max_tokens}
-        given = [f"{limit:,} {unit}" for unit, limit in limits.items() if limit is not None]
+        limits = {"seconds": self.max_seconds, unit: self.max_tokens}
+        given = [f"{limit:,} {name}" for name, limit in limits.items() if limit is not None]
         return " or ".join(given or [f"{self.steps:,} steps"])
 
 

@@ -55,7 +55,8 @@ def test_a_dry_run_says_what_was_chosen(cli, discs: Path, tmp_path: Path) -> Non
     assert recipe["image"]["augment"]["flip"] is True
     assert recipe["optim"]["kind"] == "nesterov"
     assert (
-        "150 coloured pictures, most of 13 pixels or more a side: read at 13 × 13, moved by 1 and mirrored" in shown.err
+        "150 coloured pictures of 3 classes, most of 13 pixels or more a side: read at 13 × 13, moved by 1 and"
+        in shown.err
     )
     named = json.loads(cli("train", "--images", discs, "-m", "resnet18", "--dry-run", "--json").out)["model"]
     assert (named["preset"], named["stem"], named["depths"]) == ("resnet18", "3x3", [2, 2, 2, 2])

@@ -15,6 +15,7 @@ from clearformer import launch, verbs
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.exchange import merge
 from clearformer.loading import load, open_model
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
@@ -174,6 +175,10 @@ def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: 
         assert {name.split(".")[-1] for name in kept} == {"A", "B", "weight", "bias"}
         tuned = viewer.model.state_dict()
         assert tuned["patches.conv.weight"].equal(base["patches.conv.weight"])
+        merge(tmp_path / "run", tmp_path / "merged")
+        merged = load(tmp_path / "merged")
+        torch.testing.assert_close(merged.scores(images[:3, None]), viewer.scores(images[:3, None]))
+        assert merged.classes == viewer.classes
     assert viewer.scores(images[:3, None]).shape == (3, 2)
 
 

@@ -259,6 +259,7 @@ def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkey
 def test_a_budget_in_words():
     assert TrainConfig(steps=3000).budget() == "3,000 steps"
     assert TrainConfig(max_tokens=50_000, max_seconds=7.5).budget() == "7.5 seconds or 50,000 tokens"
+    assert TrainConfig(max_tokens=50_000).budget("images") == "50,000 images"
 
 
 def test_a_schedule_arrives_when_the_budget_does(tmp_path):
