@@ -16,9 +16,10 @@ def inspect(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a model's layers: shapes, parameters, products; of pictures, receptive fields.
+    """Show a model's layers: shapes, parameters, products.
 
-    For one text, sentence pair or picture; nothing is computed, so that large models cost nothing to look at.
+    For one text, sentence pair or picture, of which it is shown how far each layer sees; nothing is computed, so that
+    large models cost nothing to look at.
 
     \b
     clearformer inspect transformer-base
