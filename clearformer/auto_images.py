@@ -53,7 +53,7 @@ def plan_images(
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}, "model": named}
     draft = Recipe.parse(override(table, settings), "--set")
     if (task := task_of("model", draft.model.kind)) != "image-classification":
-        raise ConfigError(f"a {draft.model.kind} is for {task}, not for pictures", "try resnet18, vgg11 or vit-tiny")
+        raise ConfigError(f"a {draft.model.kind} is for {task}, not for pictures", "try resnet18, vgg11 or vit-ti-16")
     found = survey(draft)
     rows = NETWORKS if where.type == "cuda" else [*NETWORKS[:-1], PATIENT]
     _, depths, width, n_rows, passes = next(row for row in rows if found.n <= row[0])

@@ -18,9 +18,10 @@ def export(
     ] = "huggingface",
     json: Json = False,
 ) -> None:
-    """Write a model, with its tokenizer or how it wants its pictures, as others read it.
+    """Write a model, with its tokenizer, as others read it.
 
-    Each goes over as the published architecture that it is like; one that is like none is refused.
+    One for pictures goes with how it wants them. Each goes over as the published architecture that it is like; one that
+    is like none is refused.
 
     \b
     clearformer export runs/shakespeare hub/shakespeare
