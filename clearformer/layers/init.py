@@ -1,9 +1,11 @@
 """How weights begin.
 
 Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
-He et al. 2015:            W ~ N(0, 2 / fan_in)                                the same through a relu, forwards
+for a relu (He et al.):    W ~ N(0, 4 / (fan_in + fan_out))                    the same, as a relu lets half through
 BERT, GPT-2 (and so on):   W ~ N(0, 0.02²)                                     whatever the width
 """
+
+from math import sqrt
 
 from torch import nn
 
@@ -32,9 +34,13 @@ def gaussian(module: nn.Module, std: float = STD) -> None:
         nn.init.zeros_(module.bias)
 
 
-def he(module: nn.Module) -> None:
-    """For `module.apply`: He's for every convolution and matrix that a relu follows, zero for its bias."""
+def rectified(module: nn.Module) -> None:
+    """For `module.apply`: every convolution and matrix that a relu follows, zero for its bias.
+
+    He et al. divide by fan_in alone, or by fan_out. Without norms the one makes AlexNet's numbers eight times as large
+    on their way, by its pools, and the other GoogLeNet's twenty times, by its bottlenecks; their mean suits both.
+    """
     if isinstance(module, nn.Conv2d | nn.Linear):
-        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        nn.init.xavier_normal_(module.weight, gain=sqrt(2))
         if module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import output_size
-from clearformer.layers.init import he
+from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
 from clearformer.models.pictures import PictureConfig, PictureModel, dense
 
@@ -67,8 +67,8 @@ class AlexNet(PictureModel):
         self.layers = nn.Sequential(OrderedDict(layer for layer in layers if layer))
         self.pool = nn.AdaptiveAvgPool2d(config.grid)
         self.dense = dense(five * config.grid**2, config.d_model, config.dropout)
-        self.layers.apply(he)
-        self.dense.apply(he)
+        self.layers.apply(rectified)
+        self.dense.apply(rectified)
 
     def look(self, pixels: Tensor) -> Tensor:
         return self.dense(self.pool(self.layers(pixels)))

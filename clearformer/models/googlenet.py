@@ -26,7 +26,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import output_size
 from clearformer.layers.inception import Inception, Mixture
-from clearformer.layers.init import he
+from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
 from clearformer.models.pictures import PictureConfig, PictureModel, laid_out
 
@@ -107,8 +107,8 @@ class GoogLeNet(PictureModel):
         self.stem = build_stem(config, conv) if config.stem else nn.Identity()
         self.blocks, self.auxiliary = nn.ModuleDict(blocks), nn.ModuleDict(auxiliary)
         self.pool, self.dropout = nn.AdaptiveAvgPool2d(1), nn.Dropout(config.dropout)
-        self.stem.apply(he)
-        self.blocks.apply(he)
+        self.stem.apply(rectified)
+        self.blocks.apply(rectified)
 
     def look(self, pixels: Tensor) -> Tensor:
         return self.each(pixels)[0]
@@ -148,8 +148,8 @@ class Auxiliary(nn.Module):
         self.pool, self.conv = nn.AdaptiveAvgPool2d(4), conv(c_in, 128, 1)
         self.dense, self.dropout = nn.Linear(128 * 4 * 4, 1024), nn.Dropout(0.7)
         self.classifier = nn.Linear(1024, n_classes)
-        self.conv.apply(he)
-        self.dense.apply(he)
+        self.conv.apply(rectified)
+        self.dense.apply(rectified)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(self.pool(x)).flatten(1)

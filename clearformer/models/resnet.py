@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearformer.layers.conv import Conv
-from clearformer.layers.init import he
+from clearformer.layers.init import rectified
 from clearformer.layers.residual import BlockKind, Residual, Shortcut
 from clearformer.models.pictures import PictureConfig, PictureModel
 
@@ -78,8 +78,8 @@ class ResNet(PictureModel):
             block = Residual(place.c_in, place.c_out, place.stride, config.block, config.shortcut)
             self.stages[place.stage].append(block)  # type: ignore[operator]
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.stem.apply(he)
-        self.stages.apply(he)
+        self.stem.apply(rectified)
+        self.stages.apply(rectified)
 
     def look(self, pixels: Tensor) -> Tensor:
         return self.pool(self.stages(self.stem_pool(self.stem(pixels)))).flatten(1)

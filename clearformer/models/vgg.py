@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearformer.layers.conv import Conv
-from clearformer.layers.init import he
+from clearformer.layers.init import rectified
 from clearformer.models.pictures import PictureConfig, PictureModel, dense
 
 
@@ -48,8 +48,8 @@ class VGG(PictureModel):
         self.stages = nn.Sequential(*stages)
         self.pool = nn.AdaptiveAvgPool2d(config.grid)
         self.dense = dense(c_in * config.grid**2, config.d_model, config.dropout)
-        self.stages.apply(he)
-        self.dense.apply(he)
+        self.stages.apply(rectified)
+        self.dense.apply(rectified)
 
     def look(self, pixels: Tensor) -> Tensor:
         return self.dense(self.pool(self.stages(pixels)))

@@ -6,7 +6,7 @@ from torch import nn
 
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.embeddings import Unembedding
-from clearformer.layers.init import gaussian, xavier
+from clearformer.layers.init import gaussian, rectified, xavier
 
 
 def test_matrices_are_uniform_within_glorots_bound_and_biases_zero() -> None:
@@ -44,3 +44,12 @@ def test_gaussian_is_as_loud_at_any_width_and_leaves_norms_alone() -> None:
         assert abs(module.weight.mean().item()) < 5e-4
     assert not nn.Linear(2, 3).apply(gaussian).bias.any()
     assert nn.LayerNorm(7).apply(gaussian).weight.eq(1).all()
+
+
+def test_what_a_relu_follows_has_the_variance_of_both_ways() -> None:
+    torch.manual_seed(0)
+    conv, matrix = nn.Conv2d(19, 53, 5), nn.Linear(307, 101)
+    for module, fans in ((conv, (19 + 53) * 25), (matrix, 307 + 101)):
+        rectified(module)
+        assert module.weight.var().item() == pytest.approx(4 / fans, rel=0.05)
+        assert not module.bias.any()

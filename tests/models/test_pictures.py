@@ -102,3 +102,15 @@ def test_without_classes_the_vector_is_the_answer() -> None:
 def test_what_cannot_be_built_is_said(kind: str, table: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         resolve("model", kind).Config.parse(table, "[model]")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("alexnet-small", {}), ("vgg11-small", {"batch_norm": False}), ("googlenet-small", {"batch_norm": False})],
+)
+@torch.no_grad()
+def test_numbers_keep_their_size_at_first_where_no_norm_does_it(name: str, changes: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model: Any = build_model(model_config(name).changed(**changes)).eval()
+    hidden = model.hidden(ImageBatch(torch.randn(5, 3, 32, 32)))
+    assert 0.1 < hidden.square().mean().sqrt() < 2
