@@ -318,8 +318,8 @@ def reseed(seed: int, device: torch.device) -> None:
     none of them.
     """
     torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).manual_seed(seed)
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
