@@ -51,9 +51,12 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
         config = model_config(str(name))
     else:
         raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))
+    usual = getattr(config, "size", None)
+    if usual is not None and length is not None:
+        config.changed(size=length)  # what is too small for its filters is refused
+    length = length or usual or 32
     with torch.device("meta"):
         model = build_model(config)
-        length = getattr(config, "size", 32) if length is None else length
         batch = blank(getattr(model, "task", "translation"), 1, length, getattr(config, "channels", 3))
     layers = watch(model.eval(), batch)
     return {

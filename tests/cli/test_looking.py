@@ -57,6 +57,13 @@ def test_inspect_says_how_far_a_layer_sees(cli: CliCall) -> None:
     assert cli("inspect", "alexnet", "--length", 99).out.splitlines()[1].split()[1] == "1×96×23×23"
 
 
+def test_inspect_refuses_a_picture_that_is_too_small(cli: CliCall) -> None:
+    code, out, err = cli("inspect", "vgg16", "--length", 10)
+    assert (code, out) == (1, "")
+    assert "size = 10 cannot be halved 5 times: it takes 32 pixels" in err
+    assert "Traceback" not in err
+
+
 def test_inspect_suggests_a_preset(cli: CliCall) -> None:
     code, out, err = cli("inspect", "transformer-bse")
     assert (code, out) == (1, "")
