@@ -16,13 +16,14 @@ class Average:
     """`weights` that learn, by name, a tied one named once; sliced over the ranks as the model's own are."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in learning(model)}
+        self.decay, own = decay, dict(learning(model))
+        self.own = list(own.values())  # the model's, looked up once
+        self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in own.items()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [tensor for _, tensor in learning(model)], 1 - decay)
+        torch._foreach_lerp_(list(self.weights.values()), self.own, 1 - decay)
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:

@@ -208,7 +208,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
-            self.average.update(self.model, at.step)
+            self.average.update(at.step)
         return loss, norm
 
     def backward(self, batches: Sequence[Tensors], count: int) -> Tensor:

@@ -39,8 +39,7 @@ def statistics(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 @torch.no_grad()
 def share_statistics(model: nn.Module, world: World) -> None:
     """The mean over all ranks, on every rank, in one message."""
-    found = [buffer for _, buffer in statistics(model)]
-    if world.size > 1 and found:
+    if world.size > 1 and (found := [buffer for _, buffer in statistics(model)]):
         flat = world.sum(torch.cat([buffer.flatten() for buffer in found])) / world.size
         for buffer, part in zip(found, flat.split([buffer.numel() for buffer in found])):
             buffer.copy_(part.view_as(buffer))
