@@ -57,7 +57,7 @@ class BiRNN(nn.Module):
     def hidden(self, batch: EncoderBatch) -> Tensor:
         """The last layer (B, T, D), zero at padding. Of a pair only the token between its texts tells them apart."""
         lengths = None if batch.mask is None else batch.mask.sum(1)
-        return self.layers(self.dropout(self.embedding(batch.tokens)), None, lengths)[0]
+        return self.layers.outputs(self.dropout(self.embedding(batch.tokens)), lengths)
 
     def head(self, hidden: Tensor) -> Tensor:
         """hidden (…, D) -> scores for the word of each position (…, V)."""

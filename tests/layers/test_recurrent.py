@@ -63,6 +63,25 @@ def test_parity_with_torch(
         assert_near(ours.weights.get_parameter(name).grad, parameter.grad)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@WAYS
+@LAYERS
+@pytest.mark.parametrize("cell", STANDARD)
+def test_outputs_alone_are_those_of_torchs_packed_rows(
+    cell: str, n_layers: int, both: bool, dtype: torch.dtype
+) -> None:
+    reference, ours = theirs(cell, n_layers, both).to(dtype), Fused(cell, I, D, n_layers, both).to(dtype)
+    ours.weights.load_state_dict(reference.state_dict())
+    x = torch.randn(B, T, I, dtype=dtype)
+    expected = told(reference, x, x.new_zeros(CELLS[cell].n_states, n_layers * (1 + both), B, D), LENGTHS)[0]
+    outputs = ours.outputs(x, LENGTHS)
+    assert_near(outputs, expected)
+    outputs.sin().sum().backward()
+    expected.sin().sum().backward()
+    for name, parameter in reference.named_parameters():
+        assert_near(ours.weights.get_parameter(name).grad, parameter.grad)
+
+
 def build(cell: str, n_layers: int = L, both: bool = True, **settings: Any) -> Unrolled:
     torch.manual_seed(1)
     return recurrent(cell, I, D, n_layers, both, **settings).double()
