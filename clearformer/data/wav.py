@@ -1,0 +1,58 @@
+"""WAV files to samples, by the standard library's `wave`: 8, 16, 24 or 32 bits, any number of channels, any rate."""
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from clearformer.data.resample import resample
+from clearformer.data.sources import require_file
+from clearformer.errors import DataError
+
+CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
+
+
+def read_wav(path: Path) -> tuple[np.ndarray, int]:
+    """Samples (N,) float32 in [−1, 1), the mean of all channels, and how many there are in a second."""
+    require_file(path)
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty", "record or copy it again")
+    try:
+        with wave.open(str(path), "rb") as file:
+            n_channels, width, rate, n = file.getparams()[:4]
+            data = file.readframes(n)
+    except EOFError:
+        raise DataError(f"{path} is cut off", "record or copy it again") from None
+    except wave.Error as error:
+        raise DataError(f"{path} is no WAV file of plain samples ({error})", CONVERT) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
+    if not 1 <= width <= 4 or rate < 1:
+        raise DataError(f"{path} has samples of {8 * width} bits, {rate} a second", CONVERT)
+    if len(data) < n * n_channels * width:
+        raise DataError(f"{path} is cut off: {len(data):,} of {n * n_channels * width:,} bytes", "copy it again")
+    return to_floats(data, width).reshape(-1, n_channels).mean(1, dtype="float32"), rate
+
+
+def to_floats(data: bytes, width: int) -> np.ndarray:
+    """Little-endian samples of so many bytes; only single bytes are unsigned."""
+    if width == 1:
+        return (np.frombuffer(data, "uint8").astype("float32") - 128) / 128
+    raw = np.frombuffer(data, "uint8").reshape(-1, width)
+    wide = np.zeros((len(raw), 4), "uint8")
+    wide[:, 4 - width :] = raw  # the upper bytes of 32 bits
+    return wide.view("<i4")[:, 0].astype("float32") / 2**31
+
+
+def read_sound(path: Path, rate: int, shortest: int) -> np.ndarray:
+    """Samples (N,) int16 at this rate, of which there must be `shortest`."""
+    found, own = read_wav(path)
+    samples = resample(torch.from_numpy(found), own, rate).numpy()
+    if len(samples) < shortest:
+        raise DataError(
+            f"{path} is too short: {len(samples) / rate:.3f} s, where {shortest / rate:.3f} s are needed",
+            "leave it out, or make sound.window smaller",
+        )
+    whole: np.ndarray = (samples * 2**15).round().clip(-(2**15), 2**15 - 1).astype("int16")
+    return whole
