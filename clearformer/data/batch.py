@@ -1,4 +1,7 @@
-"""The values that leave this room: Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch."""
+"""The values that leave this room.
+
+Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch (pictures), SoundBatch (recordings).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,10 +135,29 @@ class ImageBatch(Tensors):
         self._count(None)
 
 
+@dataclass(frozen=True)
+class SoundBatch(Tensors):
+    """Recordings, padded to the longest.
+
+    sounds    (B, T, M) float        frames: what a model reads; (B, N) int16: samples, as they travel to the device
+    lengths   (B,) int64             frames, or samples, of each; beyond them are zeros
+    labels    (B, U) int64 or None   tokens of what is said, then IGNORE
+    n_tokens  int                    labels that are not IGNORE; B where there are no labels
+    """
+
+    sounds: Tensor
+    lengths: Tensor
+    labels: Tensor | None = None
+    n_tokens: int = -1  # counted when left out
+
+    def __post_init__(self) -> None:
+        self._count(self.labels)
+
+
 def blank(task: str, n_rows: int, length: int, channels: int = 3) -> Tensors:
     """A batch of zeros, of the kind that models of this task take: to look at shapes, or to warm up.
 
-    `length` is tokens, or the pixels of a picture's side.
+    `length` is tokens, the pixels of a picture's side, or frames of a recording, which have `channels` too.
     """
     tokens = torch.zeros(n_rows, length, dtype=torch.long)
     n = n_rows * length
@@ -150,4 +172,6 @@ def blank(task: str, n_rows: int, length: int, channels: int = 3) -> Tensors:
             return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
         case "image-classification":
             return ImageBatch(torch.zeros(n_rows, channels, length, length), tokens[:, 0])
+        case "ctc":
+            return SoundBatch(torch.zeros(n_rows, length, channels), torch.full((n_rows,), length), tokens, n)
     raise ValueError(f"no batch is known for the task `{task}`")
