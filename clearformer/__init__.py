@@ -24,6 +24,7 @@ _WHERE = {
     "evaluate": "clearformer.verbs:evaluate",
     "evaluate_images": "clearformer.verbs:evaluate_images",
     "evaluate_labels": "clearformer.verbs:evaluate_labels",
+    "evaluate_speech": "clearformer.verbs:evaluate_speech",
     "evaluate_text": "clearformer.verbs:evaluate_text",
     "export_model": "clearformer.exchange:export_model",
     "fill": "clearformer.verbs:fill",
@@ -39,6 +40,7 @@ _WHERE = {
     "repair": "clearformer.verbs:repair",
     "score": "clearformer.verbs:score",
     "train": "clearformer.verbs:train",
+    "transcribe": "clearformer.verbs:transcribe",
 }
 
 __all__ = ["__version__", *_WHERE]

@@ -35,6 +35,7 @@ from clearformer.prepare import CLASSES, load_tokenizers, start_id
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.encoder import Encoder
 from clearformer.reading.tagger import Tagger
+from clearformer.reading.transcriber import Transcriber
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve
@@ -43,7 +44,9 @@ from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import TuningConfig, settle, tune
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
-Handle = TypeVar("Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer)
+Handle = TypeVar(
+    "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Transcriber
+)
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
@@ -52,6 +55,7 @@ USES: dict[type, tuple[str, str]] = {
     Classifier: ("a classifier", "classify, evaluate, embed"),
     Tagger: ("a classifier of words", "classify, evaluate, embed"),
     Viewer: ("a classifier of pictures", "classify, evaluate, embed"),
+    Transcriber: ("a model of speech", "transcribe, evaluate"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
 DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
@@ -311,6 +315,9 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
     if kind == "image-classification":
         return view(opened, find(model))
+    if kind == "ctc":
+        assert opened.recipe.sound is not None, "a training on recordings writes it down"
+        return Transcriber(pack(opened.network), opened.tokenizer, opened.recipe.sound, opened.name)
     if kind not in ("translation", "causal-lm"):
         raise CheckpointError(
             f"{model} is a model for {kind}, of kind {opened.config.kind}, which has no use here yet",

@@ -29,7 +29,10 @@ from clearformer.training.journal import console
 
 CHUNK = 8192  # pairs tokenised at a time
 TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
-PREPARED = ("train.safetensors", "valid.safetensors", "test.safetensors", "valid.json", "test.jsonl")
+PREPARED = (
+    *("train.safetensors", "valid.safetensors", "test.safetensors"),
+    *("train.json", "valid.json", "test.json", "test.jsonl"),
+)
 CLASSES = "classes.json"
 
 

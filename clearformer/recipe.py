@@ -3,6 +3,7 @@
     [data]       where the files are, how they are filtered and split        data/corpora.py
     [text]       how strings become ids                                      text/tokenizer.py
     [image]      how pictures become numbers                                 data/pixels.py
+    [sound]      how recordings become frames                                data/sound.py
     [model]      which architecture, which sizes                             models/<kind>.py
     [objective]  what is predicted                                           objectives/<kind>.py
     [optim]      [schedule]  [train]                                         training/
@@ -27,6 +28,7 @@ import tomli_w
 
 from clearformer.config import Config
 from clearformer.data.pixels import ImageConfig
+from clearformer.data.sound import SoundConfig
 from clearformer.errors import ConfigError, suggest
 from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
@@ -47,7 +49,12 @@ SECTIONS: dict[str, type[Config]] = {
     "evaluate": EvaluateConfig,
 }
 
-OPTIONAL: dict[str, type[Config]] = {"image": ImageConfig, "tuning": TuningConfig, "origin": Origin}
+OPTIONAL: dict[str, type[Config]] = {
+    "image": ImageConfig,
+    "sound": SoundConfig,
+    "tuning": TuningConfig,
+    "origin": Origin,
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class Recipe:
     decode: DecodeConfig
     evaluate: EvaluateConfig
     image: ImageConfig | None = None
+    sound: SoundConfig | None = None
     tuning: TuningConfig | None = None
     origin: Origin | None = None
 

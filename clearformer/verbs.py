@@ -27,19 +27,22 @@ from clearformer.data.text import TextSource, store_text
 from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.evaluation.labels import score_pictures
+from clearformer.evaluation.metrics.wer import score_speech
 from clearformer.generation import gaps
 from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.masked import MaskedModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import find, load, load_as, load_encoder, read_recipe
+from clearformer.loading import USES, find, load, load_as, load_encoder, read_recipe
 from clearformer.reading.classifier import Classifier, Verdict
 from clearformer.reading.tagger import Tagger
+from clearformer.reading.transcriber import Transcriber
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks.causal_lm import measure_loss, windows_of
 from clearformer.tasks.classification import answers_of
 from clearformer.tasks.classification import judge as judge_scores
+from clearformer.tasks.speech import written
 from clearformer.tasks.translation import plain_reference
 from clearformer.text.normalize import clean
 from clearformer.tuning.methods import SAID, Method
@@ -304,6 +307,24 @@ def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[
     return score_pictures(torch.cat(scores), answers) | {"classes": viewer.classes, "left_out": len(broken)}
 
 
+def evaluate_speech(model: Name, recordings: Name, *, device: str = "auto") -> dict[str, Any]:
+    """How much a model of speech mishears: wer and cer, shares of words and of letters; words, sentences.
+
+    The recordings are a list or a folder as the training's was, each heard by itself.
+    """
+    transcriber, recipe = load_as(Transcriber, model, device), read_recipe(model)
+    alone = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
+    found = list(recipe.data.train.changed(path=Path(recordings), **alone).read())
+    heard = [transcript.text for transcript in transcriber.transcribe([recording.path for recording in found])]
+    return score_speech(heard, [written(recording.text, recipe) for recording in found])
+
+
+def transcribe(model: Name, sounds: Sequence[Name], *, device: str = "cpu") -> list[dict[str, Any]]:
+    """What is said in each WAV file: path, text, and as `words` each word with the seconds where it starts and ends."""
+    told = load_as(Transcriber, model, device).transcribe(sounds)
+    return [{"path": str(path), **asdict(transcript)} for path, transcript in zip(sounds, told)]
+
+
 def classify(
     model: Name, texts: Sequence[str], pairs: Sequence[str] | None = None, *, top: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
@@ -379,10 +400,9 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
-    if isinstance(judge, Classifier | Tagger | Viewer):
-        raise ConfigError(
-            f"{model} is a classifier, which finds no text likely", "clearformer classify gives its labels"
-        )
+    if isinstance(judge, Classifier | Tagger | Viewer | Transcriber):
+        is_one, uses = USES[type(judge)]
+        raise ConfigError(f"{model} is {is_one}, which finds no text likely", f"with it you can: {uses}")
     if isinstance(judge, Translator):
         if source is None:
             raise ConfigError(f"{model} is a translator", "say what the texts translate, with --source")

@@ -16,8 +16,8 @@ from clearformer.memory import keep_freed_memory
 from clearformer.version import __version__
 
 VERBS = (
-    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "classify", "embed", "evaluate"),
-    *("import", "export", "merge"),
+    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
+    *("evaluate", "import", "export", "merge"),
     *("inspect", "neighbours", "compare", "plot", "doctor", "demo"),
 )
 

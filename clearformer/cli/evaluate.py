@@ -34,6 +34,9 @@ def evaluate(
     text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
     labels: Labels = None,
     images: Images = None,
+    recordings: Annotated[
+        str | None, typer.Option(metavar="FILE", help="WAV files and their transcripts: a .tsv file, or folders.")
+    ] = None,
     refs: Annotated[list[Path], typer.Option("--refs", metavar="FILE", help="More references; repeatable.")] = [],  # noqa: B006
     column: ColumnPair = "0,1",
     text_column: TextColumns = None,
@@ -48,9 +51,10 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Score a model on pairs, text, labelled texts or pictures.
+    """Score a model on pairs, text, labelled texts, pictures or recordings.
 
-    Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1.
+    Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1, recordings the
+    error rates of words and of letters.
 
     BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 
@@ -60,14 +64,15 @@ def evaluate(
     clearformer evaluate --model runs/shakespeare --text sonnets.txt
     clearformer evaluate --model runs/reviews --labels test.tsv
     clearformer evaluate --model runs/photos --images others/
+    clearformer evaluate --model runs/digits --recordings test.tsv
     """
     from clearformer import verbs
     from clearformer.errors import ConfigError
 
-    if sum(given is not None for given in (pairs, text, labels, images)) != 1:
+    if sum(given is not None for given in (pairs, text, labels, images, recordings)) != 1:
         raise ConfigError(
-            "there must be either pairs or text or labels or images to evaluate on",
-            "give --pairs test.tsv, --text book.txt, --labels test.tsv or --images folder",
+            "there must be either pairs or text or labels or images or recordings to evaluate on",
+            "give --pairs test.tsv, --text book.txt, --labels test.tsv, --images folder or --recordings test.tsv",
         )
     if labels is not None:
         place = None if label_column is None else one_column(label_column)
@@ -75,6 +80,8 @@ def evaluate(
         tell(verbs.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
     elif images is not None:
         tell(verbs.evaluate_images(model, images, device=device), json)
+    elif recordings is not None:
+        tell(verbs.evaluate_speech(model, recordings, device=device), json)
     elif text is not None:
         tell(verbs.evaluate_text(model, files(text) or [], device=device), json)
     else:
@@ -115,9 +122,9 @@ def tell(scores: dict[str, Any], json: bool) -> None:
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
         if name in scores:
             print(f"{title} {scores[name]:.2f}   {scores['signatures'][name]}")
-    for name in ("accuracy", "top5", "macro_f1", "matthews", "pearson", "perplexity", "loss"):
+    for name in ("accuracy", "top5", "macro_f1", "matthews", "pearson", "wer", "cer", "perplexity", "loss"):
         if name in scores:
             print(f"{name} {scores[name]:.4f}")
-    for name in ("sentences", "tokens", "examples", "images"):
+    for name in ("sentences", "words", "tokens", "examples", "images"):
         if name in scores:
             print(f"{scores[name]:,} {name}")

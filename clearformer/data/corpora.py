@@ -14,6 +14,7 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.data.labels import LabelSource
+from clearformer.data.recordings import Recording, RecordingSource
 from clearformer.data.sentences import Cut
 from clearformer.data.sources import Filter, PairSource
 from clearformer.data.split import place
@@ -26,9 +27,18 @@ class Corpora(Config):
 
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
 
+    train: Any
+    valid: Any = None
+    test: Any = None
     root: Path = Field(Path(), description="the folder that paths start from; where the command runs, if not given")
     held_out: float | None = Field(None, gt=0, lt=1, description="share kept for validation when there is no valid set")
     held_out_test: float = Field(0.0, ge=0, lt=1, description="share kept for the test when there is no test set")
+
+    def edges(self, split: str) -> tuple[float, float]:
+        """Between which places (data/split.py) an example of the training files belongs to a split."""
+        valid = (self.held_out or 0.1) if self.valid is None else 0.0
+        test = self.held_out_test if self.test is None else 0.0
+        return {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}[split]
 
     def source(self, split: str) -> Any:
         """The corpus of a split, its paths completed; None if it has none of its own."""
@@ -100,9 +110,6 @@ class SentenceCorpora(TextCorpora):
 class JudgedCorpora(Corpora):
     """[data] of what is judged, text by text or word by word."""
 
-    train: Any
-    valid: Any = None
-    test: Any = None
     limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
     max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
 
@@ -114,10 +121,7 @@ class JudgedCorpora(Corpora):
         """
         if (own := self.source(split)) is not None and split != "train":
             return list(own.read())
-        valid = (self.held_out or 0.1) if self.valid is None else 0.0
-        test = self.held_out_test if self.test is None else 0.0
-        edges = {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}
-        start, end = edges[split]
+        start, end = self.edges(split)
         found = [example for example in self.source("train").read() if start <= place(example.texts[0]) < end]
         if split == "train" and self.limit is not None:
             order = np.random.default_rng(seed).permutation(len(found))
@@ -140,3 +144,18 @@ class TagCorpora(JudgedCorpora):
     train: TagSource
     valid: TagSource | None = None
     test: TagSource | None = None
+
+
+class SpeechCorpora(Corpora):
+    """[data] of speech to text."""
+
+    train: RecordingSource
+    valid: RecordingSource | None = None
+    test: RecordingSource | None = None
+
+    def read(self, split: str) -> list[Recording]:
+        """The recordings of a split: those of its own list, or those held out of the training list by their names."""
+        if (own := self.source(split)) is not None and split != "train":
+            return list(own.read())
+        start, end = self.edges(split)
+        return [found for found in self.source("train").read() if start <= place(found.path.name) < end]

@@ -33,8 +33,10 @@ class Ragged(NamedTuple):
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], dtype: str = "int64") -> Self:
+    def of(cls, rows: Sequence[Sequence[int] | np.ndarray], dtype: str = "int64") -> Self:
         lengths = np.fromiter(map(len, rows), "int64", len(rows))
+        if rows and isinstance(rows[0], np.ndarray):
+            return cls(np.concatenate(rows).astype(dtype), lengths)
         return cls(np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths)
 
 
@@ -136,7 +138,7 @@ class Writer:
         for side in self._ends:
             self._file.append(f"{side}_offsets", np.zeros(1, "int64"))
 
-    def _append(self, *sides: Sequence[Sequence[int]]) -> None:
+    def _append(self, *sides: Sequence[Sequence[int] | np.ndarray]) -> None:
         assert len({len(rows) for rows in sides}) == 1, "a pair has two sides"
         self.count += len(sides[0])
         for side, ids in zip(self._ends, sides):

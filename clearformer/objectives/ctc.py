@@ -27,6 +27,7 @@ class CTC:
 
     Config = CTCConfig
     task = "ctc"
+    tables = ("sound",)
 
     def __init__(self, config: CTCConfig, sound: SoundConfig | None = None) -> None:
         self.config, self.ear = config, Ear(sound or SoundConfig())

@@ -29,6 +29,7 @@ PANELS = {
     "BLEU": (Line("valid", "bleu"),),
     "Perplexity": (Line("valid", "perplexity"),),
     "Accuracy": (Line("valid", "accuracy"),),
+    "Word error rate": (Line("valid", "wer"),),
     "Learning rate": (Line("train", "lr"),),
     "Gradient norm": (Line("train", "grad_norm"),),
     "Tokens per second": (Line("train", "tokens_per_s"),),

@@ -10,7 +10,7 @@ from torch import nn
 
 from clearformer import registry
 from clearformer.checkpoint import load_tensors, load_weights, save_tensors, weights_of
-from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, TextBatch, blank
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, SoundBatch, TextBatch, blank
 from clearformer.recipe import model_config, presets
 
 B, S, T, V = 2, 7, 5, 23
@@ -33,6 +33,10 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "seq2seq": {
         "source_vocab": V, "target_vocab": V, "attention": "additive", "d_model": 7, "d_embedding": 10,
+    },
+    "speech-rnn": {"vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10},
+    "speech-transformer": {
+        "vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "stride": 2,
     },
     "t5": {
         "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
@@ -91,6 +95,10 @@ def batch_for(model: Any) -> Any:
         case "image-classification":
             side = model.config.size
             return ImageBatch(torch.randn(4 * B, model.config.channels, side, side), torch.tensor([1, 0, 2, 1] * B))
+        case "ctc":  # of 9 frames and of 6, every other is judged; the second says three tokens
+            frames = torch.randn(B, 2 * T - 1, 7) * (torch.arange(2 * T - 1) < torch.tensor([[9], [6]]))[:, :, None]
+            labels = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, IGNORE, IGNORE]])
+            return SoundBatch(frames, torch.tensor([9, 6]), labels)
     raise ValueError(model.task)
 
 
@@ -189,20 +197,30 @@ def test_steps_say_what_one_pass_says(name: str) -> None:
         torch.testing.assert_close(logits[:, 0], whole[:, t])
 
 
+def size_of(model: Any) -> tuple[int, ...]:
+    """Of a text, T tokens; the side of a picture, or frames of which T are judged, and the channels of either."""
+    match model.task:
+        case "image-classification":
+            return model.config.size, model.config.channels
+        case "ctc":
+            return T * model.config.stride, model.config.channels
+    return (T,)
+
+
 @every_preset
 def test_a_preset_builds_and_runs_without_memory(name: str) -> None:
     """On the meta device, which has shapes and no numbers."""
     config = model_config(name)
     with torch.device("meta"):
         model = registry.resolve("model", config.kind)(config)
-        is_picture = model.task == "image-classification"
-        logits = model(blank(model.task, B, config.size, config.channels) if is_picture else blank(model.task, B, T))
+        logits = model(blank(model.task, B, *size_of(model)))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
-    if is_picture:
+    if model.task == "image-classification":
         assert len(logits) == B
         assert config.n_classes in (logits.size(1), 0)
-    else:
-        assert logits.shape == (B, T, config.target_vocab if model.task == "translation" else config.vocab)
+    else:  # of recordings, the blank is one more answer
+        entries = config.target_vocab if model.task == "translation" else config.vocab + (model.task == "ctc")
+        assert logits.shape == (B, T, entries)
 
 
 @every_preset

@@ -149,7 +149,7 @@ def test_mistakes_are_said(run: Path, news: Path, reviews: Path, tiny_bert: Path
         verbs.evaluate_labels(run, reviews, device="cpu")
     with pytest.raises(DataError, match="judges words, not pairs"):
         clearformer.classify(run, ["a film"], ["a plot"])
-    with pytest.raises(ConfigError, match="is a classifier, which finds no text likely"):
+    with pytest.raises(ConfigError, match="is a classifier of words, which finds no text likely"):
         clearformer.score(run, ["a film"])
     with pytest.raises(CheckpointError, match="is a classifier of words, not a classifier"):
         load_as(Classifier, run)

@@ -1,0 +1,75 @@
+"""train on recordings, transcribe and evaluate --recordings, through the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+import clearformer
+
+from ..tasks.tones import RECIPE, write_tones
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    write_tones(folder, 60, 1)
+    recipe = {"data": {"train": {"path": str(folder / "list-1.tsv")}, "held_out": 0.2}, **RECIPE}
+    (folder / "tones.toml").write_text(tomli_w.dumps(recipe))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ear(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "ear"
+    clearformer.train(folder / "tones.toml", out=out, device="cpu")
+    return out
+
+
+def test_a_dry_run_writes_the_sound_down(cli, folder: Path) -> None:
+    told = json.loads(cli("train", folder / "tones.toml", "--dry-run", "--json", "--set", "sound.hop=0.02").out)
+    assert (told["sound"]["hop"], told["objective"]["kind"]) == (0.02, "ctc")
+
+
+def test_transcribe_writes_lines_and_json(cli, ear: Path, folder: Path) -> None:
+    files = [folder / f"1-{i}.wav" for i in range(3)]
+    said = [line.split("\t")[1] for line in (folder / "list-1.tsv").read_text().splitlines()[:3]]
+    shown = cli("transcribe", "--model", ear, *files)
+    assert (shown.code, shown.out.splitlines()) == (0, said)
+    told = json.loads(cli("transcribe", "-m", ear, "--json", *files).out)["recordings"]
+    assert told == clearformer.transcribe(ear, files)
+    assert [row["path"] for row in told] == list(map(str, files))
+    assert set(told[0]["words"][0]) == {"word", "start", "end"}
+
+
+def test_evaluate_says_error_rates(cli, ear: Path, folder: Path) -> None:
+    told = json.loads(
+        cli("evaluate", "-m", ear, "--recordings", folder / "list-1.tsv", "--json", "--device", "cpu").out
+    )
+    assert told == clearformer.evaluate_speech(ear, folder / "list-1.tsv", device="cpu")
+    assert (told["words"], told["sentences"]) == (60, 60)
+    lines = cli("evaluate", "-m", ear, "--recordings", folder / "list-1.tsv", "--device", "cpu").out.splitlines()
+    assert lines == [f"wer {told['wer']:.4f}", f"cer {told['cer']:.4f}", "60 sentences", "60 words"]
+
+
+def test_mistakes_are_one_sentence(cli, ear: Path, run: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.wav").write_text("no sound")
+    (tmp_path / "list.tsv").write_text("none.wav\tlow\n")
+    cases = [
+        (("transcribe", "-m", ear, tmp_path / "none.wav"), "none.wav does not exist"),
+        (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is no WAV file of plain samples"),
+        (("transcribe", "-m", run, folder / "1-0.wav"), "is a translator, not a model of speech"),
+        (("translate", "-m", ear, "x"), "is a model of speech, not a translator"),
+        (("score", "-m", ear, "x"), "is a model of speech"),
+        (("evaluate", "-m", ear, "--recordings", tmp_path / "list.tsv"), "list.tsv:1: there is no file"),
+        (("evaluate", "-m", ear, "--text", tmp_path / "list.tsv"), "is a model of speech, not a language model"),
+        (("train", folder / "tones.toml", "--set", "sound.mels=3"), "[sound] has no key `mels`"),
+        (("export", ear, tmp_path / "out"), "speech-rnn"),
+    ]
+    for arguments, problem in cases:
+        code, out, err = cli(*arguments)
+        assert (code, out) == (1, "")
+        assert problem in err
+        assert "\nhint: " in err
+    assert "hop = 1 s must be" in cli("train", folder / "tones.toml", "--set", "sound.hop=1").err
