@@ -279,9 +279,10 @@ def evaluate_labels(
     answers = torch.from_numpy(answers_of(examples, judge.classes, str(labels)))
     if isinstance(judge, Tagger):
         scores = judge_scores(judge.scores([example.words for example in examples]), answers)
-        return scores | {"sentences": len(examples), "classes": judge.classes}
-    pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-    scores = judge_scores(judge.scores([example.text for example in examples], pairs), answers)
+        scores["sentences"] = len(examples)
+    else:
+        pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
+        scores = judge_scores(judge.scores([example.text for example in examples], pairs), answers)
     return scores | ({"classes": judge.classes} if judge.classes else {})
 
 
@@ -330,7 +331,7 @@ def classify(
 ) -> list[dict[str, Any]]:
     """What a classifier says of each text, or of each with its pair: text, label, probability, and the `top` likeliest.
 
-    Of a regression: text, value. Of a classifier of words: text, and as `words`, which spaces divide, the same of each.
+    Of a regression: text, value. Where words are judged: text, and as `words`, which spaces divide, the same of each.
     To a classifier of pictures the texts are files: image, label, probability, and the `top` likeliest.
     """
     return verdicts(judge_of(model, device), texts, pairs, top)
@@ -356,9 +357,14 @@ def verdicts(
         if pairs is not None:
             raise DataError(f"{judge.name} judges words, not pairs of texts", "give the texts alone")
         divided = [clean(text).split() for text in texts]
+        said: list[list[dict[str, Any]]] = (
+            [[told(one) for one in row] for row in judge.tag(divided)]
+            if judge.classes
+            else [[{"value": value} for value in row] for row in judge.values(divided)]
+        )
         return [
-            {"text": text, "words": [{"word": word, **told(one)} for word, one in zip(words, found)]}
-            for text, words, found in zip(texts, divided, judge.tag(divided))
+            {"text": text, "words": [{"word": word, **one} for word, one in zip(words, row)]}
+            for text, words, row in zip(texts, divided, said)
         ]
     named: list[dict[str, Any]] = [{"text": text} for text in texts]
     for row, pair in zip(named, pairs or []):

@@ -13,6 +13,11 @@ from torch import Tensor
 IGNORE = -100  # the label of a position that is not predicted; torch's losses skip it by default
 
 
+def is_asked(labels: Tensor) -> Tensor:
+    """Where something is predicted: not where a class is IGNORE, or a value, which could be any number, is NaN."""
+    return ~labels.isnan() if labels.is_floating_point() else labels != IGNORE
+
+
 class Tensors:
     """The base of every batch, a frozen dataclass whose tensors travel together; its first field has B rows.
 
@@ -40,7 +45,7 @@ class Tensors:
     def _count(self, labels: Tensor | None) -> None:
         """Fill in an `n_tokens` that was left out: the labels that are not IGNORE, or the rows where there are none."""
         if self.n_tokens < 0:
-            object.__setattr__(self, "n_tokens", len(self) if labels is None else int((labels != IGNORE).sum()))
+            object.__setattr__(self, "n_tokens", len(self) if labels is None else int(is_asked(labels).sum()))
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,8 @@ class EncoderBatch(Tensors):
     tokens    (B, T) int64          CLS a1 ... am SEP, or CLS a1 ... am SEP b1 ... bn SEP, then padding
     mask      (B, T) bool or None   True at real tokens; None: there is no padding
     segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP; None: all 0
-    labels    (B, T) int64 or None  the token that belongs at each position that is asked for, IGNORE elsewhere
+    labels    (B, T) int64 or None  the token that belongs at each position that is asked for, IGNORE elsewhere; or,
+                                    in a regression, float: its value, NaN elsewhere
     classes   (B,) int64 or float   each row's class, or its value in a regression; None where rows are not judged
     asked     (n,) int64 or None    where labels are not IGNORE, of B · T places; found on the host, as n_tokens is
     n_tokens  int                   labels that are not IGNORE; B where there are no labels
@@ -115,7 +121,7 @@ class EncoderBatch(Tensors):
     def __post_init__(self) -> None:
         self._count(self.labels)
         if self.labels is not None and self.asked is None:
-            object.__setattr__(self, "asked", (self.labels.flatten() != IGNORE).nonzero()[:, 0])
+            object.__setattr__(self, "asked", is_asked(self.labels.flatten()).nonzero()[:, 0])
 
 
 @dataclass(frozen=True)

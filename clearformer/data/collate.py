@@ -115,8 +115,8 @@ def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def spread(rows: Ragged, width: int, fill: int) -> np.ndarray:
+def spread(rows: Ragged, width: int, fill: float) -> np.ndarray:
     """Ragged rows as the left part of a table (B, width) of `fill`. A boolean index visits the table row by row."""
-    table = np.full((len(rows.lengths), width), fill, "int64")
+    table = np.full((len(rows.lengths), width), fill, rows.flat.dtype if rows.flat.dtype.kind == "f" else "int64")
     table[np.arange(width) < rows.lengths[:, None]] = rows.flat
     return table

@@ -110,6 +110,7 @@ class SentenceCorpora(TextCorpora):
 class JudgedCorpora(Corpora):
     """[data] of what is judged, text by text or word by word."""
 
+    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
     limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
     max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
 
@@ -135,7 +136,6 @@ class LabelCorpora(JudgedCorpora):
     train: LabelSource
     valid: LabelSource | None = None
     test: LabelSource | None = None
-    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
 
 
 class TagCorpora(JudgedCorpora):

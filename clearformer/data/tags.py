@@ -1,4 +1,4 @@
-"""Labelled words: files to sentences, and sentences to rows of tokens with the class of every word.
+"""Labelled words: files to sentences, and sentences to rows of tokens with the class, or the value, of every word.
 
     TagSource(path="news.conll")          a word a line, its label in the last column; blank lines divide sentences
 
@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 
 from clearformer.config import Config
-from clearformer.data.batch import IGNORE, EncoderBatch
+from clearformer.data.batch import IGNORE, EncoderBatch, is_asked
 from clearformer.data.collate import spread
 from clearformer.data.labels import Column, LabelRows, pad_rows
 from clearformer.data.sources import read_lines, read_objects, require_file, some
@@ -125,7 +125,7 @@ def strings(row: dict[str, object], key: str, where: str) -> list[str]:
     if key not in row:
         raise DataError(f"{where}: no key `{key}`", f"the keys there are: {', '.join(row) or 'none'}")
     value = row[key]
-    if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
+    if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
         raise DataError(f"{where}: `{key}` is no list of strings", 'for example {"tokens": ["EU"], "labels": ["ORG"]}')
     return list(map(str, value))
 
@@ -140,7 +140,7 @@ def is_tagged(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class TagRows(LabelRows):
-    """Sentences as the model reads them; `classes` has one for every token, IGNORE where no word begins.
+    """Sentences as the model reads them; `classes` has one for every token, IGNORE, or NaN, where no word begins.
 
     A word is judged by its first piece. What is too long for one row goes on in the next.
     """
@@ -149,7 +149,7 @@ class TagRows(LabelRows):
     def of(cls, examples: Sequence[Tagged], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int) -> Self:  # type: ignore[override]
         """classes: those of all words (words,), one sentence after another."""
         tokens, places = lay_words([example.words for example in examples], tokenizer, max_tokens)
-        spread_out = np.full(len(tokens.flat), IGNORE)
+        spread_out = np.full(len(tokens.flat), unasked(classes), classes.dtype)
         spread_out[places] = classes
         return cls(tokens, Ragged(np.zeros_like(tokens.flat), tokens.lengths), spread_out)
 
@@ -157,13 +157,18 @@ class TagRows(LabelRows):
         return len(self.tokens.lengths)
 
     def count(self, index: np.ndarray) -> int:
-        return int((self.pick(self.classes, index).flat != IGNORE).sum())
+        return int(is_asked(torch.from_numpy(self.pick(self.classes, index).flat)).sum())
 
     def batch(self, index: np.ndarray, pad_id: int) -> EncoderBatch:
         tokens, segments, labels = (self.pick(x, index) for x in (self.tokens.flat, self.segments.flat, self.classes))
         batch = pad_rows(tokens, segments, pad_id)
-        table = torch.from_numpy(spread(labels, batch.tokens.size(1), IGNORE))  # (B, T)
+        table = torch.from_numpy(spread(labels, batch.tokens.size(1), unasked(self.classes)))  # (B, T)
         return replace(batch, labels=table, n_tokens=-1)
+
+
+def unasked(classes: np.ndarray) -> float:
+    """What stands where no word begins."""
+    return float("nan") if classes.dtype.kind == "f" else IGNORE
 
 
 def lay_words(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> tuple[Ragged, np.ndarray]:

@@ -1,7 +1,7 @@
 """Classification: say what was said of a text. And regression: come close to the number that was.
 
     classes    loss = − Σ_i w(y_i) log p(y_i | x_i)         over texts, or over positions that are asked for
-    values     loss = Σ_i (ŷ_i − y_i)²                      where the model has one score
+    values     loss = Σ_i (ŷ_i − y_i)²                      where the model has one score, likewise
 
 w weighs the classes, all 1 if not given; the count stays the number of examples, so that weights of mean 1 over the
 data keep the loss comparable.
@@ -43,7 +43,8 @@ class Classification:
         answers = batch.classes if batch.labels is None else batch.labels
         assert answers is not None, "a batch to learn from says what is right"
         if scores.size(-1) == 1:
-            return Loss((scores[..., 0] - answers).square().sum(), batch.n_tokens)
+            far = (scores[..., 0] - answers).flatten()
+            return Loss((far if batch.labels is None else far[batch.asked]).square().sum(), batch.n_tokens)
         n, weights = scores.size(-1), self.config.weights
         if weights is not None and len(weights) != n:
             raise ConfigError(f"[objective] has {len(weights)} weights for {n} classes", "give one for each class")

@@ -56,6 +56,12 @@ def test_a_regression_adds_up_squares() -> None:
     assert loss([[1.5], [-2.0]], classes=torch.tensor([1.0, 1.0])) == (0.25 + 9.0, 2)
 
 
+def test_a_regression_of_positions_adds_up_those_that_are_asked_for() -> None:
+    """No value is taken for a sign that nothing is asked, not even that which stands for it among classes."""
+    labels = torch.tensor([[1.0, float("nan")], [float(IGNORE), -1.0]])
+    assert loss([[[1.5], [7.0]], [[-98.0], [-2.0]]], labels=labels) == (0.25 + 4.0 + 1.0, 3)
+
+
 def test_smoothing_gives_a_share_to_every_class() -> None:
     told = loss([[0.0, log(3)]], classes=torch.tensor([1]), label_smoothing=0.2)[0]
     assert told == pytest.approx(-0.9 * log(3 / 4) - 0.1 * log(1 / 4))

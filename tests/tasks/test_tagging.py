@@ -153,3 +153,48 @@ def test_mistakes_are_said(run: Path, news: Path, reviews: Path, tiny_bert: Path
         clearformer.score(run, ["a film"])
     with pytest.raises(CheckpointError, match="is a classifier of words, not a classifier"):
         load_as(Classifier, run)
+
+
+def climb(words: list[str]) -> list[float]:
+    """How high one has come after each word: what a word's value is, all words before it decide."""
+    heights, height = [], 0.0
+    for word in words:
+        height += {"up": 0.5, "down": -0.5}.get(word, 0.0)
+        heights.append(height)
+    return heights
+
+
+def climbs(n: int, seed: int) -> list[list[str]]:
+    draw = Random(seed)
+    return [draw.choices(("up", "down", "rest"), k=draw.randint(1, 7)) for _ in range(n)]
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+def test_a_recurrent_network_learns_the_value_of_every_word(tmp_path: Path, cell: str) -> None:
+    """The notes' Σ_t (ŷ_t − y_t)²."""
+    rows = [{"tokens": words, "labels": climb(words)} for words in climbs(500, 3)]
+    (tmp_path / "climb.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    settings = ["data.regression=true", "text.kind=word", "model.base.d_model=26", "model.base.dropout=0"]
+    settings += ["model.dropout=0", "optim.lr=0.01", "optim.weight_decay=0", *SMALL]
+    report = clearformer.train(
+        labels=tmp_path / "climb.jsonl", model=cell, out=tmp_path / "run", settings=settings, device="cpu"
+    )
+    assert report["test"]["loss"] < 0.05  # squared steps; the values' own variance is near 1
+    assert set(report["valid"]) == {"loss", "pearson"}
+    model, words = load(tmp_path / "run"), ["up", "up", "rest", "down", "up"]
+    assert isinstance(model, Tagger)
+    (told,) = model.values([words])
+    assert told == pytest.approx(climb(words), abs=0.5)
+    (row,) = clearformer.classify(tmp_path / "run", [" ".join(words)])
+    assert [one["word"] for one in row["words"]] == words
+    assert [one["value"] for one in row["words"]] == pytest.approx(told)
+    test = climbs(31, 7)
+    (tmp_path / "test.conll").write_text(
+        "\n".join("".join(f"{w} {y}\n" for w, y in zip(words, climb(words))) for words in test)
+    )
+    scores = verbs.evaluate_labels(tmp_path / "run", tmp_path / "test.conll", device="cpu")
+    squares = [
+        (ours - right) ** 2 for words, row in zip(test, model.values(test)) for ours, right in zip(row, climb(words))
+    ]
+    assert scores["loss"] == pytest.approx(sum(squares) / len(squares), rel=1e-4)
+    assert (scores["sentences"], scores["examples"]) == (31, len(squares))
