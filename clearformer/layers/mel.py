@@ -1,12 +1,10 @@
 """What the ear hears of a sound: how loud each band of pitch is, moment by moment.
 
-    X(t, f)   = Σ_n w(n) x(t·hop + n) e^(−2πi f n / N)         the spectrum around each moment, w a Hann window
-    mel(f)    = 2595 log10(1 + f / 700)                        steps of pitch that sound alike (O'Shaughnessy 1987)
-    S(t, m)   = Σ_f |X(t, f)|² Λ_m(f)                          Λ_m a triangle; all of them evenly spaced in mel
-    y(t, m)   = log10 max(S(t, m), 10^-FLOOR · max S)          nothing is quieter than FLOOR bels below the loudest
-    out(t, m) = (y(t, m) − ȳ(m)) / √(mean over t, m of (y − ȳ)²)
-
-Taking each band's mean away forgets how loud a recording is and how the microphone colours it.
+X(t, f)   = Σ_n w(n) x(t·hop + n) e^(−2πi f n / N)         the spectrum around each moment, w a Hann window
+mel(f)    = 2595 log10(1 + f / 700)                        steps of pitch that sound alike (O'Shaughnessy 1987)
+S(t, m)   = Σ_f |X(t, f)|² Λ_m(f)                          Λ_m a triangle; all of them evenly spaced in mel
+y(t, m)   = log10(S(t, m) / max S)                         bels: 0 where it is loudest, wherever that is
+out(t, m) = 1 + 2 max(y(t, m), −FLOOR) / FLOOR             from −1, silence, to 1; loudness itself is forgotten
 """
 
 import math
@@ -56,13 +54,10 @@ class LogMel(nn.Module):
         with own_precision(waves.device.type):
             power = self.power(waves)  # (B, T, M)
             real = torch.arange(power.size(1), device=waves.device) < lengths[:, None]
-            real = real[:, :, None]  # (B, T, 1)
-            loudest = power.masked_fill(~real, 0).amax((1, 2), keepdim=True).clamp(min=1e-10)
-            y = torch.maximum(power, loudest * 10**-FLOOR).log10()
-            n = real.sum(1, keepdim=True)
-            y = (y - y.where(real, 0).sum(1, keepdim=True) / n).where(real, 0)
-            spread = (y.square().sum((1, 2), keepdim=True) / (n * y.size(2))).sqrt()
-            return y / spread.clamp(min=1e-5), lengths
+            power = power * real[:, :, None]
+            loudest = power.amax((1, 2), keepdim=True).clamp(min=1e-10)
+            frames = 1 + 2 * (power / loudest).clamp(min=10**-FLOOR).log10() / FLOOR
+            return frames * real[:, :, None], lengths
 
     def power(self, waves: Tensor) -> Tensor:
         """S (B, T, M). Beyond both ends of a sound there is silence, so that padding changes nothing."""

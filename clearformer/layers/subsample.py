@@ -1,7 +1,10 @@
 """Convolutions over time before a network that reads frames: what is around each moment, and fewer moments.
 
-h = gelu(norm(conv(x)))        5 frames wide, twice; the second keeps one moment of every `stride`
+h = gelu(norm(conv(x)))        5 moments wide; each keeps one of every `stride`
 """
+
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -11,23 +14,27 @@ WIDTH = 5
 
 
 class Subsample(nn.Module):
-    """x (B, T, D_in), lengths (B,) -> (B, ⌈T / stride⌉, D), lengths / stride rounded up. Padding changes nothing."""
+    """x (B, T, D_in), lengths (B,) -> (B, T', D), lengths': by each stride less, rounded up. Padding is not heard."""
 
-    def __init__(self, d_input: int, d_model: int, stride: int, dropout: float) -> None:
+    def __init__(self, d_input: int, d_model: int, strides: Sequence[int], dropout: float) -> None:
         super().__init__()
-        self.stride, self.dropout = stride, nn.Dropout(dropout)
+        self.strides, self.dropout = tuple(strides), nn.Dropout(dropout)
+        widths = pairwise([d_input, *(d_model for _ in strides)])
         self.convs = nn.ModuleList(
-            nn.Conv1d(d_in, d_model, WIDTH, step, padding=WIDTH // 2)
-            for d_in, step in ((d_input, 1), (d_model, stride))
+            nn.Conv1d(*sizes, WIDTH, stride, padding=WIDTH // 2) for sizes, stride in zip(widths, strides)
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in self.convs)
+        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in strides)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        for conv, norm, after in zip(self.convs, self.norms, (lengths, self.shortened(lengths))):
-            x = F.gelu(norm(conv(x.mT).mT))
-            real = torch.arange(x.size(1), device=x.device) < after[:, None]
-            x = self.dropout(x) * real[:, :, None]  # zeros, as beyond the ends of a row that stands alone
-        return x, self.shortened(lengths)
+        for conv, norm, stride in zip(self.convs, self.norms, self.strides):
+            lengths = shortened(lengths, stride)
+            x = self.dropout(F.gelu(norm(conv(x.mT).mT)))
+            real = torch.arange(x.size(1), device=x.device) < lengths[:, None]
+            x = x * real[:, :, None]  # zeros, as beyond the ends of a row that stands alone
+        return x, lengths
 
-    def shortened(self, lengths: Tensor) -> Tensor:
-        return (lengths + self.stride - 1) // self.stride
+
+def shortened(lengths: Tensor, *strides: int) -> Tensor:
+    for stride in strides:
+        lengths = (lengths + stride - 1) // stride
+    return lengths

@@ -1,6 +1,6 @@
 """Speech to text by a recurrent network that hears a recording whole (Graves et al. 2006; Amodei et al. 2016).
 
-    x = subsample(frames)               convolutions over time, one moment kept of every `stride`
+    x = subsample(frames)               convolutions over time, few moments of many frames
     h_t = [→h_t; ←h_t]                  what is said at a moment depends on what comes before and after it
     logits_t = W h_t + b                V entries, and last the blank: nothing new is said at this moment
 
@@ -9,14 +9,14 @@ Which moments belong to which letter nobody says: objectives/ctc.py sums over al
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearformer.config import Config
 from clearformer.data.batch import SoundBatch
 from clearformer.layers.cells import CellName
 from clearformer.layers.recurrent import recurrent
-from clearformer.layers.subsample import Subsample
+from clearformer.layers.subsample import Subsample, shortened
 
 
 class SpeechRNNConfig(Config):
@@ -29,12 +29,14 @@ class SpeechRNNConfig(Config):
     cell: CellName = Field("lstm", description="its equation: layers/cells.py")
     n_layers: int = Field(3, gt=0)
     d_model: int = Field(512, gt=0, multiple_of=2, description="of both directions together")
-    stride: int = Field(2, gt=0, description="frames to a moment that is judged")
+    strides: tuple[PositiveInt, ...] = Field(
+        (2, 2), min_length=1, description="of convolutions; their product is how many frames a moment has"
+    )
     dropout: float = Field(0.3, ge=0, lt=1)
 
 
 class SpeechRNN(nn.Module):
-    """frames (B, T, M) -> logits (B, ⌈T / stride⌉, V + 1)."""
+    """frames (B, T, M) -> logits (B, T', V + 1)."""
 
     Config = SpeechRNNConfig
     task = "ctc"
@@ -42,8 +44,9 @@ class SpeechRNN(nn.Module):
     def __init__(self, config: SpeechRNNConfig) -> None:
         super().__init__()
         self.config, D = config, config.d_model
-        self.subsample = Subsample(config.channels, D, config.stride, config.dropout)
+        self.subsample = Subsample(config.channels, D, config.strides, config.dropout)
         self.layers = recurrent(config.cell, D, D // 2, config.n_layers, bidirectional=True, dropout=config.dropout)
+        self.norm = nn.LayerNorm(D)
         self.dropout = nn.Dropout(config.dropout)
         self.scores = nn.Linear(D, config.vocab + 1)
 
@@ -51,13 +54,13 @@ class SpeechRNN(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """(B, ⌈T / stride⌉, D), zero at padding."""
+        """(B, T', D), zero at padding."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         return self.layers.outputs(x, lengths)
 
     def head(self, hidden: Tensor) -> Tensor:
-        return self.scores(self.dropout(hidden))
+        return self.scores(self.dropout(self.norm(hidden)))
 
     def shortened(self, lengths: Tensor) -> Tensor:
         """How many moments are judged of so many frames."""
-        return self.subsample.shortened(lengths)
+        return shortened(lengths, *self.config.strides)

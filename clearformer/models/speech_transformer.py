@@ -1,6 +1,6 @@
 """Speech to text by a Transformer's encoder that hears a recording whole (Graves et al. 2006; Vaswani et al. 2017).
 
-    x = subsample(frames)               convolutions over time, one moment kept of every `stride`
+    x = subsample(frames)               convolutions over time, few moments of many frames
     h = encoder(x)                      L blocks that look both ways
     logits_t = W h_t + b                V entries, and last the blank: nothing new is said at this moment
 
@@ -10,7 +10,7 @@ The same as models/speech_rnn.py, with attention in place of recurrence.
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearformer.data.batch import SoundBatch
@@ -18,7 +18,7 @@ from clearformer.layers.attention import Core
 from clearformer.layers.backends import FusedCore
 from clearformer.layers.masks import Padding
 from clearformer.layers.positions import PositionConfig
-from clearformer.layers.subsample import Subsample
+from clearformer.layers.subsample import Subsample, shortened
 from clearformer.models.stack import StackConfig, build_stack
 
 
@@ -34,11 +34,13 @@ class SpeechTransformerConfig(StackConfig):
     d_ff: int = Field(1024, gt=0)
     n_heads: int = Field(4, gt=0)
     positions: PositionConfig = PositionConfig(kind="rotary")
-    stride: int = Field(4, gt=0, description="frames to a moment that is judged")
+    strides: tuple[PositiveInt, ...] = Field(
+        (2, 2), min_length=1, description="of convolutions; their product is how many frames a moment has"
+    )
 
 
 class SpeechTransformer(nn.Module):
-    """frames (B, T, M) -> logits (B, ⌈T / stride⌉, V + 1)."""
+    """frames (B, T, M) -> logits (B, T', V + 1)."""
 
     Config = SpeechTransformerConfig
     task = "ctc"
@@ -46,7 +48,7 @@ class SpeechTransformer(nn.Module):
     def __init__(self, config: SpeechTransformerConfig, core: Core | None = None) -> None:
         super().__init__()
         self.config, D = config, config.d_model
-        self.subsample = Subsample(config.channels, D, config.stride, config.dropout)
+        self.subsample = Subsample(config.channels, D, config.strides, config.dropout)
         self.encoder = build_stack(config, config.n_layers, core or FusedCore(), is_causal=False)
         self.scores = nn.Linear(D, config.vocab + 1)
 
@@ -54,7 +56,7 @@ class SpeechTransformer(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """(B, ⌈T / stride⌉, D). What stands at padded moments means nothing."""
+        """(B, T', D). What stands at padded moments means nothing."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         where = torch.arange(x.size(1), device=x.device)
         return self.encoder(x, where, Padding(where < lengths[:, None]))
@@ -64,4 +66,4 @@ class SpeechTransformer(nn.Module):
 
     def shortened(self, lengths: Tensor) -> Tensor:
         """How many moments are judged of so many frames."""
-        return self.subsample.shortened(lengths)
+        return shortened(lengths, *self.config.strides)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class Transcriber:
             piece = stream.step(said.token) or ""
             text += piece
             owners += [said] * len(piece)
-        moment = self.sound.hop * self.model.config.stride  # seconds
+        moment = self.sound.hop * prod(self.model.config.strides)  # seconds
         words = [(found[0], owners[found.start()], owners[found.end() - 1]) for found in re.finditer(r"\S+", text)]
         timed = [Word(word, round(first.start * moment, 3), round(last.end * moment, 3)) for word, first, last in words]
         return Transcript(" ".join(word for word, _, _ in words), timed)

@@ -1,6 +1,7 @@
 """What every registered model promises, and every preset."""
 
 import copy
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "seq2seq": {
         "source_vocab": V, "target_vocab": V, "attention": "additive", "d_model": 7, "d_embedding": 10,
     },
-    "speech-rnn": {"vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10},
+    "speech-rnn": {"vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10, "strides": (2,)},
     "speech-transformer": {
-        "vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "stride": 2,
+        "vocab": V - 1, "channels": 7, "n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5, "strides": (2,),
     },
     "t5": {
         "source_vocab": V, "target_vocab": V, "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 10, "d_ff": 13,
@@ -203,7 +204,7 @@ def size_of(model: Any) -> tuple[int, ...]:
         case "image-classification":
             return model.config.size, model.config.channels
         case "ctc":
-            return T * model.config.stride, model.config.channels
+            return T * prod(model.config.strides), model.config.channels
     return (T,)
 
 

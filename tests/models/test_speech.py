@@ -1,5 +1,6 @@
 """The models of speech: padding may not matter, and the recurrent one is torch's own LSTM after the convolutions."""
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -15,15 +16,21 @@ B, T, M, V = 3, 29, 7, 11
 LENGTHS = torch.tensor([29, 13, 18])
 
 
-def rnn(stride: int = 2, **settings: Any) -> SpeechRNN:
+def rnn(*strides: int, **settings: Any) -> SpeechRNN:
     torch.manual_seed(0)
-    return SpeechRNN(SpeechRNNConfig(vocab=V, channels=M, d_model=10, stride=stride, **settings)).double().eval()
+    return (
+        SpeechRNN(SpeechRNNConfig(vocab=V, channels=M, d_model=10, strides=strides or (2,), **settings)).double().eval()
+    )
 
 
-def transformer(stride: int = 2) -> SpeechTransformer:
+def transformer(*strides: int) -> SpeechTransformer:
     torch.manual_seed(0)
     sizes = {"n_layers": 2, "d_model": 10, "d_ff": 13, "n_heads": 5}
-    return SpeechTransformer(SpeechTransformerConfig(vocab=V, channels=M, stride=stride, **sizes)).double().eval()
+    return (
+        SpeechTransformer(SpeechTransformerConfig(vocab=V, channels=M, strides=strides or (2,), **sizes))
+        .double()
+        .eval()
+    )
 
 
 def batch() -> SoundBatch:
@@ -31,13 +38,13 @@ def batch() -> SoundBatch:
     return SoundBatch(frames * (torch.arange(T) < LENGTHS[:, None])[:, :, None], LENGTHS)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("strides", [(1,), (2,), (3, 2)])
 @pytest.mark.parametrize("build", [rnn, transformer])
-def test_a_padded_row_says_what_it_says_alone(build: Any, stride: int) -> None:
-    model, rows = build(stride), batch()
+def test_a_padded_row_says_what_it_says_alone(build: Any, strides: tuple[int, ...]) -> None:
+    model, rows = build(*strides), batch()
     logits, lengths = model(rows), model.shortened(LENGTHS)
-    assert logits.shape == (B, -(-T // stride), V + 1)
-    assert lengths.tolist() == [-(-n // stride) for n in LENGTHS.tolist()]
+    assert lengths.tolist() == [-(-n // prod(strides)) for n in LENGTHS.tolist()]
+    assert logits.shape == (B, lengths.max(), V + 1)
     for row, n in enumerate(LENGTHS.tolist()):
         alone = model(SoundBatch(rows.sounds[row : row + 1, :n], LENGTHS[row : row + 1]))
         torch.testing.assert_close(logits[row, : lengths[row]], alone[0])

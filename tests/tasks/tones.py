@@ -14,7 +14,7 @@ RECIPE = {
     "model": {"kind": "speech-rnn", "n_layers": 1, "d_model": 26, "dropout": 0.0},
     "optim": {"lr": 0.02},
     "schedule": {"kind": "linear", "warmup": 10},
-    "train": {"steps": 300, "tokens": 300, "ema": 0.9, "validate_every": 100, "save_every": 100},
+    "train": {"steps": 150, "tokens": 300, "ema": 0.9, "validate_every": 50, "save_every": 50},
 }
 
 
