@@ -175,9 +175,10 @@ class Strings:
 
 def pad_sounds(sounds: Sequence[np.ndarray], tokens: Sequence[Sequence[int]] | None = None) -> SoundBatch:
     """A batch as long as its longest: sounds end in zeros, and what is said in them in IGNORE."""
-    rows, said = Ragged.of(sounds), None if tokens is None else Ragged.of(tokens)
-    return SoundBatch(
-        torch.from_numpy(spread(rows, int(rows.lengths.max()), 0).astype("int16")),
-        torch.from_numpy(rows.lengths),
-        None if said is None else torch.from_numpy(spread(said, int(said.lengths.max()), IGNORE)),
-    )
+    lengths = np.array([len(sound) for sound in sounds])
+    samples = np.zeros((len(sounds), lengths.max()), "int16")
+    for row, sound in zip(samples, sounds):
+        row[: len(sound)] = sound
+    said = None if tokens is None else Ragged.of(tokens)
+    labels = None if said is None else torch.from_numpy(spread(said, int(said.lengths.max()), IGNORE))
+    return SoundBatch(torch.from_numpy(samples), torch.from_numpy(lengths), labels)
