@@ -2,9 +2,10 @@
 
     x = subsample(frames)               convolutions over time, few moments of many frames
     h_t = [→h_t; ←h_t]                  what is said at a moment depends on what comes before and after it
-    logits_t = W h_t + b                V entries, and last the blank: nothing new is said at this moment
+    logits_t = W norm(h_t) + b          V entries, and last the blank: nothing new is said at this moment
 
-Which moments belong to which letter nobody says: objectives/ctc.py sums over all ways.
+Which moments belong to which letter nobody says: objectives/ctc.py sums over all ways. Without the norm, what is heard
+hardly moves the scores at first, and every moment stays a blank for hundreds of steps.
 """
 
 from typing import Literal

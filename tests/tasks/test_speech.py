@@ -103,6 +103,12 @@ def test_a_training_goes_on_to_the_bit(goes_on: Callable, folder: Path, model: s
     assert "model.subsample.convs.1.weight" in saved
 
 
+def test_a_training_goes_on_from_another(run: Path, folder: Path, tmp_path: Path) -> None:
+    settings = [f"tuning.base={run}", "train.steps=2", "train.validate_every=1", "optim.lr=0.00001", "train.ema=0"]
+    report = clearformer.train(recipe(folder, *settings), out=tmp_path / "on", device="cpu")
+    assert report["valid"]["wer"] < 0.1
+
+
 def test_a_part_is_held_out_where_there_is_no_list_for_it(folder: Path, tmp_path: Path) -> None:
     data = {"train": {"path": folder / "list-1.tsv"}, "held_out": 0.2, "held_out_test": 0.1}
     found = Recipe.parse({"data": data, **RECIPE}, "tones").data
