@@ -51,7 +51,7 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Score a model on pairs, text, labelled texts, pictures or recordings.
+    """Score a model on pairs, text, labels, pictures or recordings.
 
     Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1, recordings the
     error rates of words and of letters.

@@ -2,7 +2,6 @@
 
     speed      y(n) = x(s n)                        faster and higher, slower and lower: other throats (Ko et al. 2015)
     noise      y(n) = x(n) + ε(n) · rms(x) · 10^(−SNR / 20)
-    colour     y(t, m) + Σ_k a_k cos(π k m / M)     on frames, k = 1, 2, 3: louder and fainter bands, other microphones
     masks      some rows of the frames, and some columns, are struck out                 SpecAugment (Park et al. 2019)
 
 Everything is drawn from torch's own generator, which the training loop seeds at every step.
@@ -20,7 +19,6 @@ class DistortConfig(Config):
 
     speed: float = Field(1.0, ge=1, description="at most so many times as fast, or as slow")
     snr: tuple[float, float] | None = Field(None, description="decibels by which noise is weaker, at least and at most")
-    colour: float = Field(0.0, ge=0, description="standard deviation of a; frames go from −1 to 1")
     time_masks: int = Field(0, ge=0, description="of a recording")
     time_width: float = Field(0.1, ge=0, description="seconds, at most")
     band_masks: int = Field(0, ge=0, description="likewise, of pitches")
@@ -46,14 +44,6 @@ def add_noise(waves: Tensor, lengths: Tensor, snr: Tensor) -> Tensor:
     """snr (B,): decibels."""
     rms = (waves.square().sum(1) / lengths).sqrt() * 10 ** (-snr / 20)  # (B,)
     return (waves + torch.randn_like(waves) * rms[:, None]) * within(waves.size(1), lengths)
-
-
-def change_colour(frames: Tensor, lengths: Tensor, amount: float) -> Tensor:
-    """frames (B, T, M)."""
-    bands, k = torch.arange(frames.size(2), device=frames.device), torch.arange(1, 4, device=frames.device)
-    a = amount * torch.randn(len(frames), len(k), device=frames.device)
-    curve = a @ torch.cos(torch.pi * k[:, None] * bands / len(bands))  # (B, M)
-    return (frames + curve[:, None]) * within(frames.size(1), lengths)[:, :, None]
 
 
 def strike_out(frames: Tensor, lengths: Tensor, n_times: int, longest: int, n_bands: int, widest: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clearformer.config import Config
 from clearformer.data.batch import SoundBatch
-from clearformer.data.distort import DistortConfig, add_noise, change_colour, change_speed, strike_out
+from clearformer.data.distort import DistortConfig, add_noise, change_speed, strike_out
 from clearformer.layers.mel import LogMel
 
 
@@ -56,7 +56,6 @@ class Ear(nn.Module):
             waves = add_noise(waves, lengths, between(*how.snr, waves))
         frames, lengths = self.log_mel(waves, lengths)
         if self.training:
-            frames = change_colour(frames, lengths, how.colour)
             longest = round(how.time_width / self.config.hop)
             frames = strike_out(frames, lengths, how.time_masks, longest, how.band_masks, how.band_width)
         return replace(batch, sounds=frames, lengths=lengths)

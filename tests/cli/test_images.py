@@ -161,7 +161,7 @@ def test_what_a_user_can_mend_is_a_sentence(cli, eye: Path, discs: Path, tmp_pat
         ("train", "--images", discs, "--set", "image.size=0"): "`size` = 0",
         ("evaluate", "-m", eye, "--images", tmp_path / "one"): "labels that training never sees: `cats`",
         ("evaluate", "-m", eye, "--labels", discs): "is a classifier of pictures",
-        ("score", "-m", eye, "a text"): "is a classifier, which finds no text likely",
+        ("score", "-m", eye, "a text"): "is a classifier of pictures, which finds no text likely",
         ("translate", "-m", eye, "a text"): "is a classifier of pictures, not a translator",
         ("finetune", "-m", eye, "--images", discs, "--method", "prefix"): "takes no prefix",
     }.items():

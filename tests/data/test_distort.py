@@ -1,7 +1,7 @@
 import torch
 
 from clearformer.data.batch import SoundBatch
-from clearformer.data.distort import DistortConfig, add_noise, change_colour, change_speed, stretches, strike_out
+from clearformer.data.distort import DistortConfig, add_noise, change_speed, stretches, strike_out
 from clearformer.data.sound import Ear, SoundConfig
 
 B, N = 3, 1009
@@ -48,22 +48,8 @@ def test_stretches_are_as_many_and_as_wide_as_said() -> None:
     assert strike_out(frames, torch.tensor([29, 11, 17]), 0, 5, 0, 3).equal(frames)
 
 
-def test_a_colour_is_a_smooth_curve_over_the_bands() -> None:
-    torch.manual_seed(0)
-    lengths = torch.tensor([29, 11, 17])
-    curves = change_colour(torch.zeros(B, 29, 47), lengths, 0.3)
-    for row, n in zip(curves, lengths.tolist()):
-        assert (row[:n] == row[0]).all()
-        assert not row[n:].any()
-        assert 0 < row[0].diff().abs().max() < 0.3
-    cosines = torch.cos(torch.pi * torch.arange(1, 4)[:, None] * torch.arange(47) / 47)
-    rest = curves[:, 0] - curves[:, 0] @ torch.linalg.pinv(cosines) @ cosines
-    assert rest.abs().max() < 1e-5
-    assert not change_colour(torch.zeros(B, 29, 47), lengths, 0.0).any()
-
-
 def test_only_a_training_distorts_and_the_seed_decides() -> None:
-    how = DistortConfig(speed=1.2, snr=(5, 20), colour=0.1, time_masks=1, band_masks=1)
+    how = DistortConfig(speed=1.2, snr=(5, 20), time_masks=1, band_masks=1)
     ear = Ear(SoundConfig(rate=8000, n_mels=11, distort=how))
     batch = SoundBatch((waves() * 2**14).short(), LENGTHS)
     plain = ear.eval()(batch)
