@@ -2,9 +2,9 @@
 
     fit          a picture of any shape -> uint8 (C, size, size), once, when a training prepares its data    fitting.py
     augment      other pictures that show the same, in training                                             augment/
-    normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel of mean 0 and spread 1
+    normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel of mean 0 and spread 1; `restore` is the way back
 
-The last two work by the batch, on the device.
+All but the first work by the batch, on the device.
 """
 
 from typing import Annotated, Literal
@@ -36,14 +36,29 @@ class ImageConfig(Config):
             if values is not None and self.channels is not None and len(values) != self.channels:
                 raise ValueError(f"`{name}` has {len(values)} numbers for {self.channels} channels")
 
+    def ready(self, pixels: Tensor, dtype: torch.dtype, is_training: bool) -> Tensor:
+        """A batch as a model reads it, another each time while it learns; what is float already stays as it is."""
+        if is_training and pixels.dtype == torch.uint8:
+            pixels = self.augment(pixels)
+        return self.normalise(pixels, dtype)
+
     def normalise(self, pixels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """uint8 (B, C, Y, X) as a model reads them; what is float already stays as it is."""
         if pixels.dtype != torch.uint8:
             return pixels
+        mean, std = self.statistics(pixels.device, dtype)
+        return (pixels.to(dtype) / 255 - mean) / std
+
+    def restore(self, pixels: Tensor) -> Tensor:
+        """From what a model reads, or paints, to 0 … 1."""
+        mean, std = self.statistics(pixels.device, pixels.dtype)
+        return pixels * std + mean
+
+    def statistics(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(C, 1, 1) each."""
         assert self.mean is not None
         assert self.std is not None
-        mean, std = (column(values, pixels.device, dtype) for values in (self.mean, self.std))
-        return (pixels.to(dtype) / 255 - mean) / std
+        return column(self.mean, device, dtype), column(self.std, device, dtype)
 
 
 def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -12,13 +12,18 @@ from clearformer.config import Config
 from clearformer.data.batch import ImageBatch
 
 
-class PictureConfig(Config):
+class SquareConfig(Config):
     """The keys of [model] that every network for pictures has."""
 
     preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as resnet18")
-    n_classes: int = Field(1000, ge=0, description="taken from the data when training; 0: vectors instead of scores")
     channels: int = Field(3, gt=0, description="3 for colours, 1 for greys")
     size: int = Field(224, gt=0, description="pixels a side; pictures are square")
+
+
+class PictureConfig(SquareConfig):
+    """And those of every classifier of them."""
+
+    n_classes: int = Field(1000, ge=0, description="taken from the data when training; 0: vectors instead of scores")
 
 
 class PictureModel(nn.Module):

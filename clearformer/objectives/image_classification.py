@@ -36,14 +36,11 @@ class ImageClassification:
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> Loss:
         assert batch.classes is not None, "a batch to learn from says what is right"
-        pixels, augment = batch.pixels, self.image.augment
-        if model.training and pixels.dtype == torch.uint8:
-            pixels = augment(pixels)
-        pixels = self.image.normalise(pixels, next(model.parameters()).dtype)
+        pixels = self.image.ready(batch.pixels, next(model.parameters()).dtype, model.training)
         n_classes = int(model.config.n_classes)  # type: ignore[union-attr, arg-type]
         answers = F.one_hot(batch.classes, n_classes).to(pixels.dtype)  # (B, K)
-        if model.training and augment.mixup:
-            pixels, answers = mixup(pixels, answers, augment.mixup)
+        if model.training and (alpha := self.image.augment.mixup):
+            pixels, answers = mixup(pixels, answers, alpha)
         ready = ImageBatch(pixels, n_tokens=batch.n_tokens)
         if model.training and hasattr(model, "answers"):
             scores, *others = model.answers(ready)  # type: ignore[operator]

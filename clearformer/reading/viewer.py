@@ -1,72 +1,27 @@
-"""Pictures in, labels or vectors out: a network with its [image] and the names of its classes.
+"""Pictures in, labels out: a classifier with its [image] and the names of its classes.
 
 p(class | picture) = softmax(scores)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from clearformer.data.batch import ImageBatch
-from clearformer.data.pixels import ImageConfig
 from clearformer.reading.classifier import Verdict, ranked
-
-BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers read at once,
-ROWS = 1024  # of so many pictures at most: what networks make of small ones is large
+from clearformer.reading.eye import Eye
 
 
-class Viewer:
-    """`load` makes one from the run folder of a training on pictures. `unit` makes every vector of length 1."""
+class Viewer(Eye):
+    """`load` makes one from the run folder of a training on labelled pictures."""
 
     is_pair = False
-
-    def __init__(
-        self, model: nn.Module, image: ImageConfig, classes: Sequence[str], name: str = "model", unit: bool = False
-    ) -> None:
-        self.model: Any = model
-        self.model.eval()
-        self.image, self.classes, self.name, self.unit = image, list(classes), name, unit
 
     def classify(self, pictures: Sequence[str | Path]) -> list[list[Verdict]]:
         """Every class for each of these files, the likeliest first."""
         return ranked(self.scores(self.pixels(pictures)), self.classes) if pictures else []
 
-    def embed(self, pictures: Sequence[str | Path]) -> Tensor:
-        """What the head reads of each file, (N, D) on the CPU."""
-        if not pictures:
-            return torch.empty(0, 0)
-        vectors = read_pixels(self.model.hidden, self.pixels(pictures), self.image, next(self.model.parameters()))
-        return F.normalize(vectors, dim=-1) if self.unit else vectors
-
     def scores(self, pixels: np.ndarray) -> Tensor:
         """What the head says, before any softmax: uint8 (N, C, size, size) -> (N, K) on the CPU."""
-        return read_pixels(self.model, pixels, self.image, next(self.model.parameters()))
-
-    def pixels(self, pictures: Sequence[str | Path]) -> np.ndarray:
-        """Files as the network reads them: uint8 (N, C, size, size)."""
-        from clearformer.data.fitting import fitted
-        from clearformer.data.images import open_picture
-
-        return np.stack([fitted(open_picture(Path(path)), self.image) for path in pictures])
-
-
-@torch.no_grad()
-def read_pixels(
-    compute: Callable[[ImageBatch], Tensor], pixels: np.ndarray, image: ImageConfig, weight: Tensor
-) -> Tensor:
-    """compute(batch) (B, …) of every picture: uint8 (N, C, Y, X) -> (N, …) on the CPU, in float32 at least.
-
-    `weight` is any of the network's: pictures come to its device, in its type.
-    """
-    found = []
-    n_rows = min(ROWS, max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size))
-    for start in range(0, len(pixels), n_rows):
-        some = torch.from_numpy(pixels[start : start + n_rows]).to(weight.device)
-        told = compute(ImageBatch(image.normalise(some, weight.dtype)))
-        found.append(told.to(torch.promote_types(told.dtype, torch.float32)))
-    return torch.cat(found).cpu()
+        return self.read(self.model, pixels)

@@ -1,161 +1,33 @@
 """Labelled pictures to a classifier, judged by how often it is right."""
 
-import json
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder, write_json
-from clearformer.data.batch import ImageBatch
-from clearformer.data.collate import in_groups
-from clearformer.data.fitting import fit_all
-from clearformer.data.image_store import ImageStore, ImageWriter
-from clearformer.data.labels import number_classes
-from clearformer.data.pixels import ImageConfig
+from clearformer.data.image_store import ImageStore
 from clearformer.errors import DataError
 from clearformer.evaluation.labels import score_pictures
-from clearformer.loading import load
-from clearformer.prepare import CLASSES, is_prepared
-from clearformer.reading.viewer import read_pixels
+from clearformer.reading.eye import read_pixels
 from clearformer.recipe import Recipe
-from clearformer.training.distributed import World
-from clearformer.training.feed import Steps
-from clearformer.training.journal import console
-from clearformer.training.loop import Validate
-from clearformer.training.precision import autocast
-
-NAMED = 5  # damaged files that are named; of the others there is a count
+from clearformer.tasks.pictures import PictureTask
 
 
-class ImageClassificationTask:
+class ImageClassificationTask(PictureTask):
     metrics = ("accuracy", "top5", "loss")
-    unit = "images"
 
-    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
-        image, model = recipe.image or ImageConfig(), recipe.model
-        image = image.changed(size=image.size or model.size, channels=image.channels or model.channels)
-        self.recipe = replace(recipe, image=image).with_model(size=image.size, channels=image.channels)
-        self.run = run
-        self.facts: dict[str, Any] = {}
-
-    def prepare(self, base: Any) -> None:
-        """`base`, a model to start from, has no say: its [image] is in the recipe already."""
-        if is_prepared(self.run):
-            return
-        source = self.recipe.data.source("train")
-        classes = source.classes()
+    def check(self, classes: list[str], path: Path) -> None:
         if len(classes) < 2:
             raise DataError(
-                f"{source.path}: every picture is of one class, `{classes[0]}`",
+                f"{path}: every picture is of one class, `{classes[0]}`",
                 "there must be two or more; in a folder of pictures each has a folder of its own",
             )
-        self.run.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.run.path / CLASSES, classes)
-        prepare_images(self.recipe, self.run, classes)
 
-    def open(self) -> Recipe:
-        self.classes: list[str] = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
-        self.facts = {"classes": self.classes}
-        image, train = self.recipe.image, self.store("train")
-        assert image is not None
-        image = image.changed(mean=image.mean or train.mean, std=image.std or train.std)
-        self.recipe = replace(self.recipe, image=image).with_model(n_classes=len(self.classes))
-        return self.recipe
-
-    def store(self, split: str) -> ImageStore:
-        return ImageStore(self.run.data / f"{split}.safetensors")
-
-    def describe(self, world: World) -> str:
-        store, steps = self.store("train"), self.steps(world)
-        return (
-            f"{len(store):,} training pictures of {' × '.join(map(str, store.pixels.shape[:0:-1]))}, "
-            f"{len(self.classes)} classes, {steps.count(0):,} steps an epoch"
-        )
-
-    def steps(self, world: World) -> Steps:
-        train = self.recipe.train
-        return ImageSteps(self.store("train"), train.tokens, train.seed, train.accumulation * world.size)
-
-    def validation(self, device: torch.device) -> Validate:
-        store = self.store("valid")
-
-        def validate(model: nn.Module, step: int) -> dict[str, float]:
-            with torch.compiler.set_stance("force_eager"), autocast(device, self.recipe.train.precision):
-                scores = self.measure(model, store)
-            return {name: scores[name] for name in self.metrics}
-
-        return validate
-
-    def test(self, device: torch.device) -> dict[str, Any]:
-        if not (self.run.data / "test.safetensors").exists():
-            return {}
-        scores = self.measure(load(self.run.path, str(device)).model, self.store("test"))
-        told = ", ".join(f"{name} {scores[name]:.4f}" for name in self.metrics)
-        console.print(f"test: {told} on {scores['images']:,} pictures")
-        return scores
+    def fitted(self, recipe: Recipe) -> Recipe:
+        return recipe.with_model(n_classes=len(self.classes))
 
     def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:
         assert self.recipe.image is not None
         scores = read_pixels(model, store.pixels, self.recipe.image, next(model.parameters()))
         return score_pictures(scores, torch.from_numpy(store.classes))
-
-
-def prepare_images(recipe: Recipe, run: RunFolder, classes: list[str]) -> None:
-    """Every picture decoded once, fitted, and laid with its split; what cannot be read is named and left out."""
-    data, image = recipe.data, recipe.image
-    assert image is not None
-    assert image.size is not None
-    assert image.channels is not None
-    broken: list[str] = []
-    with ExitStack() as stack:
-        writers = {}
-        for split in ("train", "valid", "test"):  # closed the other way round: once train is there, everything is
-            writer = ImageWriter(run.data / f"{split}.safetensors", image.channels, image.size)
-            writers[split] = stack.enter_context(writer)
-        for split in ("train", "valid", "test"):
-            if (source := data.source(split)) is None:
-                continue
-            for found in fit_all(source.read(), image, broken):
-                [k] = number_classes([found.label], classes, split)
-                writers[data.split_of(found.place) if split == "train" else split].add(found.pixels, k)
-        tell_broken(broken)
-        for split in ("train", "valid"):
-            if not len(writers[split]):
-                raise DataError(f"there are no pictures for {split}", f"give more, or some for [data] {split}")
-    console.print(", ".join(f"{split}: {len(writer):,} pictures" for split, writer in writers.items() if len(writer)))
-
-
-def tell_broken(broken: list[str]) -> None:
-    for problem in broken[:NAMED]:
-        console.print(f"left out: {problem}")
-    if len(broken) > NAMED:
-        console.print(f"left out: {len(broken) - NAMED:,} more, {len(broken):,} in all")
-
-
-class ImageSteps:
-    """The trainer's view of pictures: batches of one size, in an order that is a function of (seed, epoch).
-
-    What does not fill a batch at the end of an epoch is left for the next, which has another order: a batch norm
-    learns nothing from a batch of two or three.
-    """
-
-    def __init__(self, store: ImageStore, n_rows: int, seed: int, group: int) -> None:
-        self.store, self.n_rows, self.seed, self.group = store, min(n_rows, len(store)), seed, group
-        self.plan = lru_cache(maxsize=2)(lambda epoch: in_groups(self.epoch(epoch), group))
-
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.store))
-        whole = len(order) // self.n_rows * self.n_rows
-        return list(order[:whole].reshape(-1, self.n_rows))
-
-    def count(self, epoch: int) -> int:
-        return len(self.plan(epoch))
-
-    def load(self, epoch: int, position: int, world: World) -> tuple[list[ImageBatch], int]:
-        group = self.plan(epoch)[position]
-        return [self.store.batch(rows) for rows in world.share(group)], sum(map(len, group))

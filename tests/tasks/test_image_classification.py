@@ -20,7 +20,7 @@ from clearformer.loading import load, open_model
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
-from clearformer.tasks.image_classification import ImageSteps
+from clearformer.tasks.pictures import ImageSteps
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 
