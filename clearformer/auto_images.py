@@ -1,6 +1,7 @@
-"""Zero configuration for labelled pictures: a recipe chosen from how many there are and how large, every choice said.
+"""Zero configuration for pictures: a recipe chosen from how many there are and how large, every choice said.
 
     from scratch    a residual network that grows with the data; pictures moved by an eighth, those in colour mirrored
+    autoencoder     pictures as they are; Adam
     on a model      its own size, mean and spread of pixels; a rate that suits the method
 
 Both stop early, once validation gets no better.
@@ -47,13 +48,15 @@ class Survey(NamedTuple):
 def plan_images(
     sources: Mapping[str, Mapping[str, Any]], model: str | None, settings: Sequence[str], device: str = "auto"
 ) -> Recipe:
-    """The recipe for a classifier of these pictures; `settings` override what was chosen."""
+    """The recipe for a classifier or an autoencoder of these pictures; `settings` override what was chosen."""
     where = pick_device(device)
     named = {model_key(model): model} if model else {"kind": "resnet"}
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}, "model": named}
     draft = Recipe.parse(override(table, settings), "--set")
-    if (task := task_of("model", draft.model.kind)) != "image-classification":
-        raise ConfigError(f"a {draft.model.kind} is for {task}, not for pictures", "try resnet18, vgg11 or vit-ti-16")
+    if (task := task_of("model", draft.model.kind)) not in ("image-classification", "reconstruction"):
+        hint = "try resnet18, vgg11, vit-ti-16 or autoencoder"
+        raise ConfigError(f"a {draft.model.kind} is for {task}, not for pictures", hint)
+    is_judge = task == "image-classification"
     found = survey(draft)
     rows = NETWORKS if where.type == "cuda" else [*NETWORKS[:-1], PATIENT]
     _, depths, width, n_rows, passes = next(row for row in rows if found.n <= row[0])
@@ -69,14 +72,14 @@ def plan_images(
         "image": {
             "size": size,
             "channels": channels,
-            "augment": {"crop": max(1, size // 8), "flip": not found.is_grey},
+            "augment": {"crop": max(1, size // 8), "flip": not found.is_grey} if is_judge else {},
         },
-        "model": named | {"size": size, "channels": channels, "n_classes": found.n_classes},
-        "objective": {"kind": "image-classification", "label_smoothing": 0.1},
+        "model": named | {"size": size, "channels": channels} | ({"n_classes": found.n_classes} if is_judge else {}),
+        "objective": {"kind": task, **({"label_smoothing": 0.1} if is_judge else {})},
     }
     network = outline(Recipe.parse(override(table, settings), "--set").model)
     table |= {
-        "optim": optimizer_for(network, n_rows),
+        "optim": optimizer_for(network, n_rows) if is_judge else {"kind": "adamw", "lr": 2e-3, "weight_decay": 0.0},
         "schedule": {"kind": "linear", "warmup": max(20, steps // 10)},
         "train": {"tokens": n_rows, "steps": steps, **rounds(steps, 20), "patience": 6, "ema": 0.99, "clip": 5.0},
     }
@@ -84,10 +87,11 @@ def plan_images(
     assert recipe.image is not None
     told = {"crop": f"moved by {recipe.image.augment.crop}", "flip": "mirrored"}
     augmented = " and ".join(said for name, said in told.items() if getattr(recipe.image.augment, name))
+    classes = f" of {found.n_classes} classes" if is_judge else ""
     console.print(
-        f"{found.n:,} {'grey' if found.is_grey else 'coloured'} pictures of {found.n_classes} classes, "
+        f"{found.n:,} {'grey' if found.is_grey else 'coloured'} pictures{classes}, "
         f"most of {found.side} pixels or more a side: "
-        f"read at {recipe.image.size} × {recipe.image.size}{f', {augmented}' if augmented else ''}, by a "
+        f"read at {recipe.image.size} × {recipe.image.size}{f', {augmented}' if augmented else ''}, by "
         f"{recipe.model.preset or recipe.model.kind} of {sum(p.numel() for p in network.parameters()):,} parameters, "
         f"{recipe.train.tokens:,} pictures a step, {recipe.train.steps:,} steps, {recipe.optim.kind} with a peak "
         f"learning rate of {recipe.optim.lr:g}, on {where}"

@@ -123,6 +123,7 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
         save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
         return {"folder": str(out), "model_type": opened.config.kind}
     if is_seen(opened.recipe):
+        converter_for(opened.config)  # an autoencoder's is not there
         classes = read_pictured(find(model), opened.config.n_classes)
         model_type = export_pictures(out, opened.config, weights_of(opened.network), classes)
         if opened.recipe.image is not None:

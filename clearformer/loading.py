@@ -1,7 +1,7 @@
 """A trained model by folder or bundled name, in one call.
 
     open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
-    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier, Viewer
+    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier, Viewer, Coder
     load_encoder  the same, as a maker of vectors         ->  Encoder
 
 A model that was tuned in part is its base, opened likewise, and what was learnt on it.
@@ -33,7 +33,9 @@ from clearformer.models import classifier as models
 from clearformer.models.pictures import PictureConfig
 from clearformer.prepare import CLASSES, load_tokenizers, start_id
 from clearformer.reading.classifier import Classifier
+from clearformer.reading.coder import Coder
 from clearformer.reading.encoder import Encoder
+from clearformer.reading.eye import Eye
 from clearformer.reading.tagger import Tagger
 from clearformer.reading.transcriber import Transcriber
 from clearformer.reading.viewer import Viewer
@@ -45,7 +47,7 @@ from clearformer.tuning.methods import TuningConfig, settle, tune
 
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 Handle = TypeVar(
-    "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Transcriber
+    "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Coder, Transcriber
 )
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, evaluate, neighbours"),
@@ -54,7 +56,8 @@ USES: dict[type, tuple[str, str]] = {
     SentenceScorer: ("a scorer of sentences", "score"),
     Classifier: ("a classifier", "classify, evaluate, embed"),
     Tagger: ("a classifier of words", "classify, evaluate, embed"),
-    Viewer: ("a classifier of pictures", "classify, evaluate, embed"),
+    Viewer: ("a classifier of pictures", "classify, evaluate, embed, plot"),
+    Coder: ("an autoencoder of pictures", "evaluate, embed, plot"),
     Transcriber: ("a model of speech", "transcribe, evaluate"),
 }
 HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
@@ -283,7 +286,7 @@ def is_pair(recipe: Recipe) -> bool:
 
 def is_seen(recipe: Recipe) -> bool:
     """Pictures, which have no tokenizer, rather than text."""
-    return task_of("model", recipe.model.kind) == "image-classification"
+    return task_of("model", recipe.model.kind) in ("image-classification", "reconstruction")
 
 
 def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
@@ -313,7 +316,7 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
             return Tagger(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens)
         is_pair = isinstance(data.train.text, tuple)
         return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
-    if kind == "image-classification":
+    if is_seen(opened.recipe):
         return view(opened, find(model))
     if kind == "ctc":
         assert opened.recipe.sound is not None, "a training on recordings writes it down"
@@ -331,13 +334,15 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
     return LanguageModel(ready, tokenizers[0], decode, opened.name, template=opened.template, **ways)
 
 
-def view(opened: Opened, folder: Path, unit: bool = False) -> Viewer:
+def view(opened: Opened, folder: Path, unit: bool = False) -> Eye:
     image = opened.recipe.image
     if image is None:
         raise CheckpointError(
             f"{folder}: the recipe does not say how pictures become numbers",
             "give it an [image] with size, channels, mean and std",
         )
+    if task_of("model", opened.config.kind) == "reconstruction":
+        return Coder(opened.network, image, read_classes(folder), opened.name, unit)
     return Viewer(pack(opened.network), image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
 
 
@@ -374,8 +379,8 @@ def read_classes(folder: Path) -> list[str]:
     return [str(label) for label in classes]
 
 
-def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder | Viewer:
-    """A model as a maker of vectors: a BERT and its kin, a GPT, or what a classifier reads, or sees, with.
+def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder | Eye:
+    """A model as a maker of vectors: a BERT and its kin, a GPT, what a classifier reads or sees with, an autoencoder.
 
     A sentence encoder's own files say whether its vectors have length 1 and how many tokens it reads.
     """

@@ -15,6 +15,7 @@ from clearformer.errors import ConfigError, suggest
 SHIPPED: dict[str, dict[str, str]] = {
     "model": {
         "alexnet": "clearformer.models.alexnet:AlexNet",
+        "autoencoder": "clearformer.models.autoencoder:Autoencoder",
         "bert": "clearformer.models.bert:Bert",
         "birnn": "clearformer.models.birnn:BiRNN",
         "classifier": "clearformer.models.classifier:Classifier",
@@ -38,6 +39,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "image-classification": "clearformer.objectives.image_classification:ImageClassification",
         "masked-lm": "clearformer.objectives.masked_lm:MaskedLM",
         "prefix-lm": "clearformer.objectives.prefix_lm:PrefixLM",
+        "reconstruction": "clearformer.objectives.reconstruction:Reconstruction",
         "sentence-score": "clearformer.objectives.sentence_score:SentenceScore",
         "span-corruption": "clearformer.objectives.span_corruption:SpanCorruption",
         "token-classification": "clearformer.objectives.classification:TokenClassification",
@@ -52,6 +54,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "classification": "clearformer.data.corpora:LabelCorpora",
         "image-classification": "clearformer.data.images:ImageCorpora",
         "ctc": "clearformer.data.corpora:SpeechCorpora",
+        "reconstruction": "clearformer.data.images:ImageCorpora",
         "token-classification": "clearformer.data.corpora:TagCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },
@@ -64,6 +67,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "classification": "clearformer.tasks.classification:ClassificationTask",
         "image-classification": "clearformer.tasks.image_classification:ImageClassificationTask",
         "ctc": "clearformer.tasks.speech:SpeechTask",
+        "reconstruction": "clearformer.tasks.reconstruction:ReconstructionTask",
         "token-classification": "clearformer.tasks.tagging:TaggingTask",
         "translation": "clearformer.tasks.translation:TranslationTask",
     },

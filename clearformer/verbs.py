@@ -35,6 +35,7 @@ from clearformer.generation.masked import MaskedModel
 from clearformer.generation.translate import Translator
 from clearformer.loading import USES, find, load, load_as, load_encoder, read_recipe
 from clearformer.reading.classifier import Classifier, Verdict
+from clearformer.reading.coder import Coder
 from clearformer.reading.tagger import Tagger
 from clearformer.reading.transcriber import Transcriber
 from clearformer.reading.viewer import Viewer
@@ -289,23 +290,29 @@ def evaluate_labels(
 def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[str, Any]:
     """How often a classifier of pictures is right: loss, accuracy, top5, macro_f1, matthews, confusion, classes.
 
-    `images` were judged; others, which cannot be read, were `left_out`.
+    Of an autoencoder the error, the mean of (x̂ − x)² where pixels have a spread of 1. `images` were judged; others,
+    which cannot be read, were `left_out`.
     """
     from clearformer.data.fitting import CHUNK, fit_all
     from clearformer.data.images import ImageSource
 
-    viewer, data = load_as(Viewer, model, device), read_recipe(model).data
+    eye, data = load(model, device), read_recipe(model).data
+    if not isinstance(eye, Viewer | Coder):
+        eye = load_as(Viewer, model, device)
     source = ImageSource(path=Path(images)) if data is None else data.train.changed(path=Path(images))
     broken: list[str] = []
     scores, labels = [], []
-    found = fit_all(source.read(), viewer.image, broken)
+    found = fit_all(source.read(), eye.image, broken)
+    judge = eye.errors if isinstance(eye, Coder) else eye.scores
     while some := list(islice(found, CHUNK)):
         labels += [one.label for one in some]
-        scores.append(viewer.scores(np.stack([one.pixels for one in some])))
+        scores.append(judge(np.stack([one.pixels for one in some])))
     if not labels:
         raise DataError(f"{images}: none of {len(broken):,} pictures can be read", broken[0])
-    answers = torch.from_numpy(number_classes(labels, viewer.classes, str(images)))
-    return score_pictures(torch.cat(scores), answers) | {"classes": viewer.classes, "left_out": len(broken)}
+    if isinstance(eye, Coder):
+        return {"error": float(torch.cat(scores).mean()), "images": len(labels), "left_out": len(broken)}
+    answers = torch.from_numpy(number_classes(labels, eye.classes, str(images)))
+    return score_pictures(torch.cat(scores), answers) | {"classes": eye.classes, "left_out": len(broken)}
 
 
 def evaluate_speech(model: Name, recordings: Name, *, device: str = "auto") -> dict[str, Any]:
@@ -377,8 +384,8 @@ def verdicts(
 def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device: str = "cpu") -> np.ndarray:
     """The vector of each text (N, D): the mean over its tokens, of length 1 where the model is a sentence encoder.
 
-    `unit` decides instead of the model's own files. To a classifier of pictures the texts are files, and their vectors
-    what its head reads.
+    `unit` decides instead of the model's own files. To a network for pictures the texts are files, and their vectors
+    what its head reads: of an autoencoder, codes.
     """
     encoder = load_encoder(model, device, unit)
     vectors: np.ndarray = encoder.embed(texts).numpy()
@@ -406,7 +413,7 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
-    if isinstance(judge, Classifier | Tagger | Viewer | Transcriber):
+    if isinstance(judge, Classifier | Tagger | Viewer | Coder | Transcriber):
         is_one, uses = USES[type(judge)]
         raise ConfigError(f"{model} is {is_one}, which finds no text likely", f"with it you can: {uses}")
     if isinstance(judge, Translator):

@@ -28,7 +28,7 @@ def embed(
     """Turn texts or pictures into vectors, near where alike.
 
     The mean over the tokens of a BERT, a sentence encoder, a GPT or a classifier; of a picture, what the classifier's
-    head reads. Without --out they are printed, a line each.
+    head reads, or an autoencoder's code. Without --out they are printed, a line each.
 
     \b
     clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt

@@ -53,8 +53,8 @@ def evaluate(
 ) -> None:
     """Score a model on pairs, text, labels, pictures or recordings.
 
-    Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1, recordings the
-    error rates of words and of letters.
+    Pairs give BLEU and chrF, text perplexity, labelled texts, words or pictures accuracy and macro F1, or the error of
+    what an autoencoder gives back, recordings the error rates of words and of letters.
 
     BLEU and chrF are sacrebleu's, with the signatures that make them comparable.
 
@@ -122,7 +122,7 @@ def tell(scores: dict[str, Any], json: bool) -> None:
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
         if name in scores:
             print(f"{title} {scores[name]:.2f}   {scores['signatures'][name]}")
-    for name in ("accuracy", "top5", "macro_f1", "matthews", "pearson", "wer", "cer", "perplexity", "loss"):
+    for name in ("accuracy", "top5", "macro_f1", "matthews", "pearson", "wer", "cer", "perplexity", "error", "loss"):
         if name in scores:
             print(f"{name} {scores[name]:.4f}")
     for name in ("sentences", "words", "tokens", "examples", "images"):

@@ -58,11 +58,11 @@ def train(
 ) -> None:
     """Train on pairs, on text, on labelled texts or on pictures.
 
-    Pairs make a translator, text a language model, labelled texts or pictures a classifier.
+    Pairs make a translator, text a language model, labelled texts or pictures a classifier; or pictures an autoencoder.
 
     On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5; on pairs, bahdanau; on
-    labelled texts, bigru or textcnn; on pictures, resnet18, vgg11 and the like. Without a recipe, everything is chosen
-    from the data and said aloud. The run folder is printed at the end.
+    labelled texts, bigru or textcnn; on pictures, resnet18, vgg11 and the like, or autoencoder and vae. Without a
+    recipe, everything is chosen from the data and said aloud. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv
@@ -75,6 +75,7 @@ def train(
     clearformer train --labels reviews.tsv --model bigru
     clearformer train --labels names.conll
     clearformer train --images photos/ --model resnet18
+    clearformer train --images photos/ --model autoencoder
     clearformer train --images train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k

@@ -176,7 +176,7 @@ def blank(task: str, n_rows: int, length: int, channels: int = 3) -> Tensors:
             return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], torch.arange(n), n)
         case "classification":
             return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
-        case "image-classification":
+        case "image-classification" | "reconstruction":
             return ImageBatch(torch.zeros(n_rows, channels, length, length), tokens[:, 0])
         case "ctc":
             return SoundBatch(torch.zeros(n_rows, length, channels), torch.full((n_rows,), length), tokens, n)

@@ -105,12 +105,16 @@ class ImageCorpora(Corpora):
 
 
 def read_folder(folder: Path) -> Generator[Picture]:
-    """<class>/**/*: every file that Pillow knows by its ending, in the order of names."""
+    """<class>/**/*: every file that Pillow knows by its ending, in the order of names.
+
+    A folder without folders is one class, `picture`: enough for a network that asks for none.
+    """
     known = Image.registered_extensions()
-    for place in sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
+    places = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    for place, label in [(place, place.name) for place in places] or [(folder, "picture")]:
         for path in sorted(place.rglob("*")):
             if path.suffix.lower() in known and not path.name.startswith("."):
-                yield Picture(str(path), place.name, partial(decode, path, str(path)))
+                yield Picture(str(path), label, partial(decode, path, str(path)))
 
 
 def decode(file: Any, name: str) -> Image.Image:

@@ -38,7 +38,7 @@ from clearformer.training.statistics import set_training, share_statistics
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
-LOWER = ("loss", "perplexity", "wer", "cer")  # scores that are better when lower
+LOWER = ("loss", "perplexity", "wer", "cer", "error")  # scores that are better when lower
 
 
 class TrainConfig(Config):

@@ -146,6 +146,26 @@ def test_small_pictures_are_enlarged_for_a_network_that_halves_them_often(cli, d
     assert (code, "size = 13 cannot be halved 5 times: it takes 32 pixels" in err) == (1, True)
 
 
+def test_an_autoencoder_asks_for_no_classes(cli, tmp_path: Path) -> None:
+    """A folder of pictures, as they lie; then their codes."""
+    rng = np.random.default_rng(3)
+    photos = [paint(tmp_path / "album" / f"{i}.png", COLOURS["red"], rng) for i in range(60)]
+    settings = [word for setting in [*SMALL, "train.steps=5", "optim.lr=0.01"] for word in ("--set", setting)]
+    arguments = ("--model", "autoencoder", "--out", tmp_path / "run", "--device", "cpu", "--json")
+    shown = cli("train", "--images", tmp_path / "album", *arguments, *settings)
+    assert (shown.code, "read at 13 × 13, by autoencoder of" in shown.err) == (0, True)
+    recipe = clearformer.Recipe.read(tmp_path / "run" / "recipe.toml")
+    assert (recipe.objective.kind, recipe.model.size, recipe.model.channels) == ("reconstruction", 13, 3)
+    assert recipe.image.augment.crop == 0
+    assert {"loss", "error"} == json.loads(shown.out)["valid"].keys()
+    cli("embed", "--model", tmp_path / "run", "--out", tmp_path / "codes.npy", *photos[:7])
+    assert np.load(tmp_path / "codes.npy").shape == (7, 32)
+    lines = cli("evaluate", "-m", tmp_path / "run", "--images", tmp_path / "album", "--device", "cpu").out.splitlines()
+    assert (lines[0].split()[0], lines[-1]) == ("error", "60 images")
+    code, _, err = cli("train", "--images", tmp_path / "album", "--out", tmp_path / "r")
+    assert (code, "every picture is of one class, `picture`" in err) == (1, True)
+
+
 def test_what_a_user_can_mend_is_a_sentence(cli, eye: Path, discs: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "one" / "cats").mkdir(parents=True)

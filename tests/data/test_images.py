@@ -131,9 +131,12 @@ def test_what_is_no_source_is_said(tmp_path: Path, name: str, content: bytes, ma
 def test_folders_without_pictures(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         ImageSource(path=tmp_path / "nowhere").read()
-    flat = folder / "dog" / "deep"
+    (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match=r"is empty\nhint: .* in a folder named after its class"):
-        next(ImageSource(path=flat).read())
+        next(ImageSource(path=tmp_path / "bare").read())
+    flat = ImageSource(path=folder / "dog" / "deep")
+    assert flat.classes() == ["picture"]
+    assert [Path(picture.name).parent for picture in flat.read()] == [flat.path] * len(list(flat.path.iterdir()))
 
 
 def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:

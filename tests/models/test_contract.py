@@ -55,6 +55,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "block": "basic", "depths": (1, 2), "widths": (7, 10), "stem": "3x3", "stem_width": 5, "size": 13,
         "channels": 2, "n_classes": 3,
     },
+    "autoencoder": {"form": "conv", "widths": (5, 7), "code": "gaussian", "d_code": 10, "size": 13, "channels": 2},
     "vgg": {
         "depths": (1, 2), "widths": (5, 7), "grid": 2, "d_model": 10, "batch_norm": True, "size": 13, "channels": 2,
         "n_classes": 3,
@@ -64,7 +65,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_classes": 3,
     },
 }  # fmt: skip
-JUDGES = ("classification", "image-classification")  # of texts and pictures, eight of them here
+JUDGES = ("classification", "image-classification", "reconstruction")  # of texts and pictures, eight of them here
 
 every_model = pytest.mark.parametrize("name", registry.names("model"))
 every_preset = pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def batch_for(model: Any) -> Any:
         case "classification":
             mask, classes = torch.arange(T) < torch.tensor([T, 3, 1, 2] * B)[:, None], torch.tensor([1, 0, 2, 1] * B)
             return EncoderBatch(tokens.repeat(4, 1), mask, classes=classes)
-        case "image-classification":
+        case "image-classification" | "reconstruction":
             side = model.config.size
             return ImageBatch(torch.randn(4 * B, model.config.channels, side, side), torch.tensor([1, 0, 2, 1] * B))
         case "ctc":  # of 9 frames and of 6, every other is judged; the second says three tokens
@@ -127,7 +128,8 @@ def test_forward_is_the_head_of_hidden(name: str) -> None:
     hidden, logits = model.hidden(batch), model(batch)
     judges = model.task in JUDGES
     assert hidden.shape == ((8, 10) if judges else (B, T, 10))
-    assert logits.shape == ((8, 3) if judges else (B, T, V))
+    answer = batch.pixels.shape if model.task == "reconstruction" else (8, 3) if judges else (B, T, V)
+    assert logits.shape == answer
     assert logits.equal(model.head(hidden))
     assert logits.isfinite().all()
 
@@ -201,7 +203,7 @@ def test_steps_say_what_one_pass_says(name: str) -> None:
 def size_of(model: Any) -> tuple[int, ...]:
     """Of a text, T tokens; the side of a picture, or frames of which T are judged, and the channels of either."""
     match model.task:
-        case "image-classification":
+        case "image-classification" | "reconstruction":
             return model.config.size, model.config.channels
         case "ctc":
             return T * prod(model.config.strides), model.config.channels
@@ -219,6 +221,8 @@ def test_a_preset_builds_and_runs_without_memory(name: str) -> None:
     if model.task == "image-classification":
         assert len(logits) == B
         assert config.n_classes in (logits.size(1), 0)
+    elif model.task == "reconstruction":
+        assert logits.shape == (B, config.channels, config.size, config.size)
     else:  # of recordings, the blank is one more answer
         entries = config.target_vocab if model.task == "translation" else config.vocab + (model.task == "ctc")
         assert logits.shape == (B, T, entries)

@@ -1,0 +1,43 @@
+"""Pictures to an autoencoder, judged by how well it gives them back. Classes are kept, for whoever looks at codes.
+
+loss     that of the objective, a picture, with the same noise each time
+error    mean of (x̂ − x)² over all numbers, from codes without noise; pixels have a spread of 1
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from clearformer.data.batch import ImageBatch
+from clearformer.data.image_store import ImageStore
+from clearformer.errors import ConfigError
+from clearformer.reading.coder import Coder
+from clearformer.recipe import Recipe
+from clearformer.tasks import tell_loss
+from clearformer.tasks.pictures import PictureTask
+
+
+class ReconstructionTask(PictureTask):
+    metrics = ("loss", "error")
+
+    def fitted(self, recipe: Recipe) -> Recipe:
+        if recipe.image is not None and recipe.image.augment.mixup:
+            raise ConfigError("[image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out")
+        return recipe
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:
+        assert self.recipe.image is not None
+        device, image = next(model.parameters()).device, self.recipe.image
+        torch.manual_seed(0)  # a training that goes on seeds its next step by itself
+        loss = tell_loss(self.recipe.build_objective(), model, in_turn(store, self.recipe.train.tokens), device)
+        errors = Coder(model, image, self.classes).errors(store.pixels)
+        return {"loss": loss, "error": float(errors.mean()), "images": len(store)}
+
+
+def in_turn(store: ImageStore, n_rows: int) -> Iterator[ImageBatch]:
+    for start in range(0, len(store), n_rows):
+        yield store.batch(np.arange(start, min(start + n_rows, len(store))))
