@@ -21,8 +21,7 @@ from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
 from clearformer.generation.sampling import dice, sampler
 from clearformer.generation.scoring import target_logprobs
-from clearformer.layers.attention import MultiHeadAttention
-from clearformer.layers.backends import RecordingCore
+from clearformer.layers.backends import recording
 from clearformer.text import Tokenizer
 
 
@@ -201,19 +200,10 @@ class Translator:
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
     """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None of what does not attend."""
-    decoder = getattr(model, "decoder", nn.Module())
-    every = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
-    if not every:
-        return None
-    cores = [layer.core for layer in every]  # each its own: a tuned layer may have one like no other's
-    recorders = [RecordingCore(core) for core in cores]
-    try:
-        for layer, recorder in zip(every, recorders):
-            layer.core = recorder
+    with recording(getattr(model, "decoder", nn.Module())) as recorders:
+        if not recorders:
+            return None
         model(batch)
-    finally:
-        for layer, core in zip(every, cores):
-            layer.core = core
     across = recorders[1::2]  # each block attends to itself first
     return torch.stack([recorder.record[0] for recorder in across], dim=1)
 

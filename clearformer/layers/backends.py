@@ -4,14 +4,16 @@ FusedCore        torch's scaled_dot_product_attention          speed
 RecordingCore    another core, and the pattern beside it       sight
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from clearformer.layers.attention import Core, pattern
+from clearformer.layers.attention import Core, MultiHeadAttention, pattern
 from clearformer.layers.masks import Mask
 
 # cuDNN's attention plans anew for every shape, 8 ms on the host each time, and batches of text differ in shape: in a
@@ -59,3 +61,18 @@ class RecordingCore:
         lowered, dense = (None, None) if mask is None else mask
         self.record.append(pattern(q, k, dense, bias, 1 / sqrt(q.size(-1)) if scale is None else scale).detach())
         return self.core(q, k, v, lowered, bias, scale, dropout)
+
+
+@contextmanager
+def recording(model: nn.Module) -> Iterator[list[RecordingCore]]:
+    """Inside the block every attention layer of the model records, in their order."""
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    cores = [layer.core for layer in layers]  # each its own: a tuned layer may have one like no other's
+    recorders = [RecordingCore(core) for core in cores]
+    try:
+        for layer, recorder in zip(layers, recorders):
+            layer.core = recorder
+        yield recorders
+    finally:
+        for layer, core in zip(layers, cores):
+            layer.core = core
