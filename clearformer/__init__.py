@@ -35,7 +35,7 @@ _WHERE = {
     "load": "clearformer.loading:load",
     "merge": "clearformer.exchange:merge",
     "plan": "clearformer.verbs:plan",
-    "plot": "clearformer.claims.figures:plot",
+    "plot": "clearformer.figures:plot",
     "register": "clearformer.registry:register",
     "repair": "clearformer.verbs:repair",
     "score": "clearformer.verbs:score",

@@ -317,6 +317,7 @@ def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
         is_pair = isinstance(data.train.text, tuple)
         return Classifier(pack(opened.network), opened.tokenizer, classes, opened.name, data.max_tokens, is_pair)
     if is_seen(opened.recipe):
+        pack(opened.network)
         return view(opened, find(model))
     if kind == "ctc":
         assert opened.recipe.sound is not None, "a training on recordings writes it down"
@@ -343,7 +344,17 @@ def view(opened: Opened, folder: Path, unit: bool = False) -> Eye:
         )
     if task_of("model", opened.config.kind) == "reconstruction":
         return Coder(opened.network, image, read_classes(folder), opened.name, unit)
-    return Viewer(pack(opened.network), image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
+    return Viewer(opened.network, image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
+
+
+def load_eye(model: str | Path, device: str = "cpu") -> Eye:
+    """A network for pictures as it was trained, layer by layer: to look into, not for speed."""
+    opened = open_model(model, device)
+    if not is_seen(opened.recipe):
+        raise CheckpointError(
+            f"{model} is of kind {opened.config.kind}, which sees no pictures", "choose a network for pictures"
+        )
+    return view(opened, find(model))
 
 
 def read_pictured(folder: Path, n_classes: int) -> list[str]:
@@ -386,6 +397,7 @@ def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = Non
     """
     opened, path = open_model(model, device), find(model)
     if is_seen(opened.recipe):
+        pack(opened.network)
         return view(opened, path, bool(unit))
     network: Any = opened.network.base if isinstance(opened.network, models.Classifier) else opened.network
     if getattr(network, "task", None) not in ("masked-lm", "causal-lm"):

@@ -6,34 +6,54 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json
+from clearformer.cli.options import Device, Json
 
 
 @app.command()
 def plot(
     name: Annotated[
         str,
-        typer.Argument(metavar="FIGURE", help="optimizers, gradients, positions, schedules, complexity or level-sets."),
+        typer.Argument(
+            metavar="FIGURE",
+            help="optimizers, gradients, positions, schedules, complexity, level-sets or batch-norm; of a network, "
+            "embeddings, rollout, grad-cam, filters, features or shifts.",
+        ),
     ],
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", metavar="MODEL", help="The run folder of a network for pictures.")
+    ] = None,
+    images: Annotated[
+        list[Path],
+        typer.Option(metavar="PATH", help="A picture, or a folder or file of them, as for training; repeatable."),
+    ] = [],  # noqa: B006
+    layer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose maps are shown, by grad-cam (the last) or features.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of whatever is drawn at random.")] = 0,
+    device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Draw a claim of the course notes, computed here and now.
+    """Draw a claim of the course notes, or what a network for pictures does.
 
-    --json prints the numbers that are drawn.
+    A claim is computed here and now. A network is looked into while it sees pictures: where it puts them (embeddings),
+    what it looks at (rollout, grad-cam), its filters and features, and what shifts do to it. --json prints the numbers
+    that are drawn.
 
     \b
     clearformer plot optimizers
     clearformer plot gradients --out gradients.svg --json > gradients.json
+    clearformer plot embeddings --model runs/photos --images photos/
+    clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
+    clearformer plot features --model runs/photos --images photo.jpg --layer stages.0.1
     """
     from json import dumps
 
-    from clearformer.claims.figures import plot as draw
+    from clearformer.figures import plot as draw
     from clearformer.training.journal import console
 
     with console.status(f"computing {name}, up to a minute"):
-        numbers = draw(name, out, seed)
+        numbers = draw(name, out, seed, model=model, images=images, layer=layer, device=device)
     print(dumps(numbers, ensure_ascii=False) if json else f"{numbers['picture']}: {numbers['title']}")

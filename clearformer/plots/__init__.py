@@ -2,15 +2,19 @@ from clearformer.errors import MachineError
 
 try:
     from clearformer.plots.attention import plot_attention
+    from clearformer.plots.batch_norm import plot_batch_norm
     from clearformer.plots.comparison import plot_comparison
     from clearformer.plots.complexity import plot_complexity
     from clearformer.plots.curves import plot_curves
+    from clearformer.plots.embeddings import plot_embeddings
     from clearformer.plots.gradients import plot_gradients
     from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.optimizers import plot_optimizers
+    from clearformer.plots.pictures import plot_heat, plot_tiles
     from clearformer.plots.positions import plot_positions
     from clearformer.plots.schedules import plot_schedules
+    from clearformer.plots.shifts import plot_shifts
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("matplotlib"):
         raise
@@ -18,13 +22,18 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "plot_attention",
+    "plot_batch_norm",
     "plot_comparison",
     "plot_complexity",
     "plot_curves",
+    "plot_embeddings",
     "plot_gradients",
+    "plot_heat",
     "plot_level_sets",
     "plot_lines",
     "plot_optimizers",
     "plot_positions",
     "plot_schedules",
+    "plot_shifts",
+    "plot_tiles",
 ]

@@ -42,6 +42,11 @@ class Eye:
 
         return np.stack([fitted(open_picture(Path(path)), self.image) for path in pictures])
 
+    def batch(self, pixels: np.ndarray) -> ImageBatch:
+        """uint8 (N, C, size, size), all at once, on the network's device and as it reads them."""
+        weight = next(self.model.parameters())
+        return ImageBatch(self.image.normalise(torch.from_numpy(pixels).to(weight.device), weight.dtype))
+
     def read(self, compute: Callable[[ImageBatch], Tensor], pixels: np.ndarray) -> Tensor:
         return read_pixels(compute, pixels, self.image, next(self.model.parameters()))
 

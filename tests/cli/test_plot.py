@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import clearformer
-from clearformer.claims.figures import FIGURES
+from clearformer.figures import FIGURES
 
 CliCall = Callable[..., Any]
 QUICK = ["positions", "schedules", "level-sets"]

@@ -1,0 +1,66 @@
+"""Where a network puts pictures, on a plane, beside where their pixels put them.
+
+A code of two numbers is a place already; of more, the first two principal components are shown (layers/pca.py). Of an
+autoencoder also what it gives back, beside what PCA does from as many numbers.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer.data.album import Album
+from clearformer.errors import DataError
+from clearformer.layers.pca import fit_pca
+from clearformer.lens.shown import shown
+from clearformer.reading.coder import Coder
+from clearformer.reading.eye import Eye
+
+PICTURES = 10  # that are shown with what comes back
+
+
+@torch.no_grad()
+def place(eye: Eye, album: Album) -> dict[str, Any]:
+    """The numbers that `clearformer plot embeddings` draws."""
+    if len(album.pixels) < 3:
+        raise DataError(f"{len(album.pixels)} pictures are too few for a plane", "give a folder of them")
+    pixels, vectors = torch.from_numpy(album.pixels).double() / 255, eye.vectors(album.pixels)
+    word = "code" if isinstance(eye, Coder) else "vector"
+    numbers: dict[str, Any] = {
+        "title": f"{len(vectors):,} pictures where {eye.name} puts them, and where their pixels do",
+        "labels": album.labels,
+        "views": {f"{word} of {vectors.size(1)} numbers": on_a_plane(vectors), "pixels": on_a_plane(pixels.flatten(1))},
+    }
+    return numbers | (give_back(eye, album, pixels) if isinstance(eye, Coder) else {})
+
+
+def on_a_plane(points: Tensor) -> dict[str, Any]:
+    """(N, D) -> points (N, 2), and the share of the variance that each axis has, where they are components."""
+    if points.size(1) == 2:
+        return {"points": points.tolist(), "explained": None}
+    pca = fit_pca(points.double(), 2)
+    return {"points": pca.transform(points.double()).tolist(), "explained": pca.explained.tolist()}
+
+
+def give_back(coder: Coder, album: Album, pixels: Tensor) -> dict[str, Any]:
+    """Some pictures, one of each class first, and both reconstructions; and the errors over all, as [image] has 1."""
+    flat, (_, std) = pixels.flatten(1), coder.image.statistics(pixels.device, pixels.dtype)
+    K = min(coder.model.config.d_code, *flat.shape)
+    pca = fit_pca(flat, K)
+    made = {
+        coder.name: coder.reconstruct(album.pixels).double(),
+        f"PCA of {K}, fitted to these": pca.reconstruct(pca.transform(flat)).view_as(pixels),
+    }
+    firsts = list({label: i for i, label in reversed([*enumerate(album.labels)])}.values())
+    rows = sorted([*firsts, *(i for i in range(len(pixels)) if i not in set(firsts))][:PICTURES])
+    rows = sorted(rows, key=lambda i: album.labels[i])
+    return {
+        "error": {name: float(((found - pixels) / std).square().mean()) for name, found in made.items()},
+        "pictures": {"original": shown(album.pixels[rows])}
+        | {name: shown(as_bytes(found[rows]).numpy()) for name, found in made.items()},
+    }
+
+
+def as_bytes(pixels: Tensor) -> Tensor:
+    """0 … 1 as uint8; what lies beyond is cut."""
+    return (pixels.clamp(0, 1) * 255).round().byte()

@@ -1,0 +1,33 @@
+"""Losses with and without batch norm, and gradients layer by layer where they begin."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clearformer.plots.lines import by_logarithm, draw_lines
+from clearformer.plots.style import MUTED, picture
+
+SMOOTH = 10  # steps that a point of a loss is the mean of
+
+
+def plot_batch_norm(numbers: Mapping[str, Any], path: Path | str) -> Path:
+    """Draw what `clearformer.claims.batch_norm.train` gives."""
+    runs = numbers["runs"]
+    with picture(path, 10, 4.2) as figure:
+        figure.suptitle(numbers["title"], fontsize=11)
+        loss, slope = figure.subplots(1, 2)
+        curves = {name: in_means(run["loss"]) for name, run in runs.items()}
+        draw_lines(loss, curves, "step", f"loss, mean of {SMOOTH} steps")
+        loss.axhline(numbers["chance"], color=MUTED, linewidth=0.6, linestyle=":")
+        loss.set_title("training; dotted: by chance", fontweight="bold")
+        first = {name: (range(1, len(run["slope"]) + 1), run["slope"]) for name, run in runs.items()}
+        draw_lines(slope, first, "layer", "norm of the first gradient")
+        by_logarithm(slope)
+        slope.set_title("what reaches each layer before any step", fontweight="bold")
+        figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=len(runs))
+    return Path(path)
+
+
+def in_means(losses: list[float]) -> tuple[list[float], list[float]]:
+    starts = range(0, len(losses) - SMOOTH + 1, SMOOTH)
+    return [start + SMOOTH for start in starts], [sum(losses[i : i + SMOOTH]) / SMOOTH for i in starts]

@@ -1,0 +1,96 @@
+"""plot --model: a network at work on pictures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import clearformer
+from clearformer.figures import FIGURES, Portrait
+
+SIZE = 14
+NETWORKS = {
+    "resnet": ["model.block=basic", "model.depths=[1]", "model.widths=[5]", "model.stem_width=5"],
+    "vit-small-28": [f"model.size={SIZE}", "model.n_layers=2", "model.d_model=12"],
+    "autoencoder": ["model.widths=[5]", "model.d_code=3"],
+}
+SUITS = {  # which network each is tried with
+    "embeddings": "autoencoder",
+    "rollout": "vit-small-28",
+    "grad-cam": "resnet",
+    "filters": "resnet",
+    "features": "resnet",
+    "shifts": "resnet",
+}
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for i in range(40):
+        (folder / "ab"[i % 2]).mkdir(exist_ok=True)
+        pixels = rng.integers(0, 256, (SIZE, SIZE), "uint8")
+        Image.fromarray(pixels).save(folder / "ab"[i % 2] / f"{i}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def networks(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    short = ["train.steps=2", "train.tokens=7", "train.validate_every=2", "data.held_out=0.3"]
+    found = {name: tmp_path_factory.mktemp("runs") / name for name in NETWORKS}
+    for name, folder in found.items():
+        settings = [*short, *NETWORKS[name]]
+        clearformer.train(images=pictures, model=name, out=folder, settings=settings, device="cpu")
+    return found
+
+
+def test_every_portrait_is_tried() -> None:
+    assert SUITS.keys() == {name for name, figure in FIGURES.items() if isinstance(figure, Portrait)}
+
+
+@pytest.mark.parametrize("name", SUITS)
+def test_what_is_printed_is_what_is_drawn(
+    cli, networks: dict[str, Path], pictures: Path, tmp_path: Path, name: str
+) -> None:
+    given = [] if name == "filters" else ["--images", pictures]
+    code, out, _ = cli("plot", name, "--model", networks[SUITS[name]], *given, "--out", tmp_path / "a.svg", "--json")
+    assert code == 0
+    numbers = json.loads(out)
+    again = FIGURES[name].draw(numbers, tmp_path / "b.svg").read_text()
+    assert again == (tmp_path / "a.svg").read_text()
+    assert f"<!-- {numbers['title']} -->" in again
+
+
+def test_single_pictures_and_a_layer(cli, networks: dict[str, Path], pictures: Path, tmp_path: Path) -> None:
+    files = ["--images", pictures / "a" / "0.png", "--images", pictures / "b" / "1.png"]
+    arguments = ("--model", networks["resnet"], *files, "--layer", "stem", "--json", "--out", tmp_path / "x.png")
+    told = json.loads(cli("plot", "grad-cam", *arguments).out)
+    assert (told["layer"], len(told["pictures"])) == ("stem", 2)
+    assert np.array(told["heat"]).shape == (2, SIZE, SIZE)
+
+
+def test_what_a_user_can_mend_is_a_sentence(
+    cli, run: Path, networks: dict[str, Path], pictures: Path, tmp_path: Path
+) -> None:
+    seen, out = ("--images", pictures), ("--out", tmp_path / "x.png")
+    for arguments, told in {
+        ("plot", "shifts"): "the figure `shifts` wants model",
+        ("plot", "shifts", "--model", networks["resnet"]): "the figure `shifts` wants images",
+        ("plot", "filters", "--model", networks["resnet"], *seen): "the figure `filters` takes no images",
+        ("plot", "positions", "--model", networks["resnet"]): "the figure `positions` takes no model",
+        ("plot", "shifts", "--model", networks["resnet"], *seen, "--layer", "stem"): "`shifts` takes no layer",
+        ("plot", "features", "--model", networks["resnet"], *seen, "--layer", "stam"): "no layer `stam` makes maps",
+        ("plot", "rollout", "--model", networks["resnet"], *seen): "resnet has no attention to follow",
+        ("plot", "grad-cam", "--model", networks["autoencoder"], *seen): "tells no classes apart",
+        ("plot", "shifts", "--model", run, *seen): "is of kind transformer, which sees no pictures",
+        ("plot", "shifts", "--model", tmp_path, *seen): "is not a run folder",
+        ("plot", "shifts", "--model", networks["resnet"], "--images", tmp_path / "none"): "does not exist",
+    }.items():
+        code, printed, err = cli(*arguments, *out)
+        assert (code, printed) == (1, ""), arguments
+        assert told in err
+        assert "\nhint: " in err
+        assert "Traceback" not in err
+    assert not (tmp_path / "x.png").exists()

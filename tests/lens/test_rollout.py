@@ -1,0 +1,40 @@
+import pytest
+import torch
+
+from clearformer.errors import ConfigError
+from clearformer.lens.rollout import follow, rollout
+
+
+def test_it_is_the_equation_by_hand() -> None:
+    """R = Ã_2 Ã_1, whose second row is half of each row of Ã_1."""
+    swap, stay = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)
+    one = torch.stack([swap, stay])[None]  # two heads, whose mean is ½ everywhere: Ã_1 = [[¾, ¼], [¼, ¾]]
+    two = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])  # Ã_2 = [[1, 0], [½, ½]]
+    expected = torch.tensor([[[0.75, 0.25], [0.5, 0.5]]])
+    torch.testing.assert_close(rollout([one, two]), expected)
+    assert not rollout([two, one]).equal(expected)  # the order counts
+
+
+def test_rows_sum_to_one() -> None:
+    torch.manual_seed(0)
+    patterns = [torch.randn(2, 3, 5, 5).softmax(-1) for _ in range(7)]
+    torch.testing.assert_close(rollout(patterns).sum(-1), torch.ones(2, 5))
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean"])
+def test_heat_is_what_the_head_reads_of_each_patch(eye, album, pooling: str) -> None:
+    vit = eye("vit", pooling=pooling)
+    before = vit.model.encoder.blocks[0].attn.core
+    told = follow(vit, album(vit, 2))
+    heat = torch.tensor(told["heat"])
+    assert heat.shape == (2, 3, 3)
+    total = heat.sum((1, 2))
+    assert (total < 1).all() if pooling == "class" else total.allclose(torch.ones(2))  # the class token keeps some
+    assert vit.model.encoder.blocks[0].attn.core is before
+    assert (told["captions"], len(told["pictures"])) == (["cat", "dog"], 2)
+
+
+def test_only_what_attends_can_be_followed(eye, album) -> None:
+    resnet = eye("resnet")
+    with pytest.raises(ConfigError, match="resnet has no attention to follow"):
+        follow(resnet, album(resnet, 1))
