@@ -21,8 +21,10 @@ from clearformer.layers.pca import fit_pca
 
 def write_digits(path: Path) -> Path:
     """1,797 digits of 8×8, their greys from 0 … 16 to 0 … 255."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise SystemExit("scikit-learn brings the digits: pip install scikit-learn, or give --images") from None
     digits = load_digits()
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, images=(digits.images * 255 / 16).round().astype("uint8"), labels=digits.target)

@@ -1,6 +1,7 @@
 """Labelled pictures: files to pictures, each decoded when its pixels are asked for, and not before.
 
 ImageSource(path="photos")                        photos/<class>/*.jpg, .png and whatever else Pillow reads
+ImageSource(path="album")                         album/*.jpg, without folders: all of one class, `picture`
 ImageSource(path="train-images-idx3-ubyte.gz")    idx, as MNIST has it, its labels beside it: train-labels-idx1-…
 ImageSource(path="digits.npz")                    arrays `images` (n, Y, X) or (n, Y, X, 3), uint8, and `labels` (n,)
 ImageSource(path="train.parquet")                 columns `image`, a file's bytes, and `label`, as Hugging Face has

@@ -22,7 +22,7 @@ def look(eye: Eye) -> dict[str, Any]:
     low, high = (edge(weights, axis=(1, 2, 3), keepdims=True) for edge in (np.min, np.max))
     tiles = (255 * (weights - low) / np.maximum(high - low, 1e-12)).round().astype("uint8")
     O, C, F, _ = weights.shape
-    if C not in (1, 3):
+    if C not in (1, 3):  # what has no colour is shown by its first channel
         tiles = tiles[:, :1]
     return {
         "title": f"The {O} filters of {eye.name}'s {name}, {F}×{F}" + (f": {MOST} of them" if O > MOST else ""),

@@ -38,6 +38,8 @@ def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
     finally:
         for handle in handles:
             handle.remove()
+    if not found:
+        raise ConfigError("no layer of this network makes maps", "choose a network with convolutions or patches")
     return found, hidden
 
 
@@ -55,8 +57,6 @@ def laid_out(tokens: Tensor) -> Tensor:
 
 def pick(found: dict[str, Tensor], layer: str | None, usual: int) -> str:
     """The layer that is asked for, or else the one of this number."""
-    if not found:
-        raise ConfigError("no layer of this network makes maps", "choose a network with convolutions or patches")
     if layer is None:
         return list(found)[usual]
     if layer not in found:

@@ -63,7 +63,7 @@ class PictureTask:
         return self.recipe
 
     def check(self, classes: list[str], path: Path) -> None:
-        """Refuse classes that cannot be learnt from."""
+        """Refuse what cannot be learnt from, before any picture is decoded."""
 
     def fitted(self, recipe: Recipe) -> Recipe:
         """The recipe with what the classes decide about the model."""

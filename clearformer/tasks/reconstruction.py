@@ -5,6 +5,7 @@ error    mean of (x̂ − x)² over all numbers, from codes without noise; pixel
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,23 @@ from clearformer.data.batch import ImageBatch
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import ConfigError
 from clearformer.reading.coder import Coder
-from clearformer.recipe import Recipe
 from clearformer.tasks import tell_loss
 from clearformer.tasks.pictures import PictureTask
+from clearformer.training.loop import reseed
 
 
 class ReconstructionTask(PictureTask):
     metrics = ("loss", "error")
 
-    def fitted(self, recipe: Recipe) -> Recipe:
-        if recipe.image is not None and recipe.image.augment.mixup:
+    def check(self, classes: list[str], path: Path) -> None:
+        if self.recipe.image is not None and self.recipe.image.augment.mixup:
             raise ConfigError("[image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out")
-        return recipe
 
     @torch.no_grad()
     def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:
         assert self.recipe.image is not None
         device, image = next(model.parameters()).device, self.recipe.image
-        torch.manual_seed(0)  # a training that goes on seeds its next step by itself
+        reseed(0, device)  # a training that goes on seeds its next step by itself
         loss = tell_loss(self.recipe.build_objective(), model, in_turn(store, self.recipe.train.tokens), device)
         errors = Coder(model, image, self.classes).errors(store.pixels)
         return {"loss": loss, "error": float(errors.mean()), "images": len(store)}

@@ -33,13 +33,17 @@ def test_tokens_lie_where_their_patches_do(eye, album, pooling: str) -> None:
     assert maps[1, :, 2, 1].equal(tokens[1, offset + 7])
 
 
+def test_a_network_without_maps(eye, album) -> None:
+    dense = eye("autoencoder", form="dense")
+    with pytest.raises(ConfigError, match="no layer of this network makes maps"):
+        maps_of(dense.model, dense.batch(album(dense, 2).pixels))
+
+
 def test_a_layer_is_chosen_by_name_or_place() -> None:
     found = {"stem": torch.zeros(1), "stages.0.0": torch.zeros(1)}
     assert (pick(found, None, -1), pick(found, "stem", -1)) == ("stages.0.0", "stem")
     with pytest.raises(ConfigError, match=r"no layer `stam` makes maps\nhint: did you mean `stem`"):
         pick(found, "stam", 0)
-    with pytest.raises(ConfigError, match="no layer of this network makes maps"):
-        pick({}, None, 0)
 
 
 def test_features_are_the_maps_that_differ_most(eye, album) -> None:
