@@ -61,4 +61,5 @@ def draw_rows(figure: SubFigure, rows: Mapping[str, Any], error: Mapping[str, fl
             draw_picture(ax, pixels)
         told = f"{name}, error {error[name]:.3f}" if name in error else name
         families, [words] = lettering([told])
-        own[0].set_title(words, fontfamily=families, fontsize=8)
+        own[0].set_title(" ", fontsize=8)  # makes room above; what is written there may be wider than a picture
+        own[0].annotate(words, (0, 1.12), xycoords="axes fraction", family=families, fontsize=8).set_in_layout(False)
