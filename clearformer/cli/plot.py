@@ -36,7 +36,7 @@ def plot(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Draw a claim of the course notes, or what a network for pictures does.
+    """Draw a claim of the notes, or what a network sees.
 
     A claim is computed here and now. A network is looked into while it sees pictures: where it puts them (embeddings),
     what it looks at (rollout, grad-cam), its filters and features, and what shifts do to it. --json prints the numbers

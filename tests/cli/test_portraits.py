@@ -1,6 +1,7 @@
 """plot --model: a network at work on pictures."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,11 @@ def test_every_portrait_is_tried() -> None:
     assert SUITS.keys() == {name for name, figure in FIGURES.items() if isinstance(figure, Portrait)}
 
 
+def nameless(svg: str) -> str:
+    """Frames are named by a hash of where they lie, which the layout settles to fifteen digits, not to sixteen."""
+    return re.sub(r"\bp[0-9a-f]{10}\b", "", svg)
+
+
 @pytest.mark.parametrize("name", SUITS)
 def test_what_is_printed_is_what_is_drawn(
     cli, networks: dict[str, Path], pictures: Path, tmp_path: Path, name: str
@@ -59,7 +65,7 @@ def test_what_is_printed_is_what_is_drawn(
     assert code == 0
     numbers = json.loads(out)
     again = FIGURES[name].draw(numbers, tmp_path / "b.svg").read_text()
-    assert again == (tmp_path / "a.svg").read_text()
+    assert nameless(again) == nameless((tmp_path / "a.svg").read_text())
     assert f"<!-- {numbers['title']} -->" in again
 
 
