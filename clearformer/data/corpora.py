@@ -1,7 +1,7 @@
 """[data]: which files a training reads, what is left out of them, and what is held out for validation and test.
 
 One class for each kind of data. Which one a recipe has follows from its objective: pairs for translation, text for
-language modelling, labelled texts for classification.
+language modelling, labelled texts for classification, recordings for speech. That of pictures is in images.py.
 """
 
 from collections.abc import Iterator

@@ -61,7 +61,7 @@ class ImageSource(Config):
             arrays = read_npz(self.path, self.image or "images", self.label or "labels")
         elif kind.endswith(".parquet"):
             columns = read_parquet(self.path, self.image or "image", self.label or "label")
-            return some(self.path, self._named(columns, decode_bytes), "picture")
+            return some(self.path, self._named(columns, decode), "picture")
         else:
             raise DataError(
                 f"{self.path}: pictures are not read from such a file",
@@ -79,8 +79,11 @@ class ImageSource(Config):
 
     def _named(self, rows: Iterable[tuple[Any, Any]], make: Callable[[Any, str], Image.Image]) -> Generator[Picture]:
         for i, (content, label) in enumerate(rows):
-            if self.names is not None and not 0 <= int(label) < len(self.names):
-                raise DataError(f"{self.path} has a class {label}, and there are {len(self.names)} names", "name all")
+            if self.names is not None and not (str(label).isdecimal() and int(label) < len(self.names)):
+                raise DataError(
+                    f"{self.path} has a class {label}, and there are {len(self.names)} names",
+                    "name all, in the order of their numbers; classes that have names already need no others",
+                )
             name = f"{self.path}[{i}]"
             told = str(label) if self.names is None else self.names[int(label)]
             yield Picture(name, told, partial(make, content, name))
@@ -100,9 +103,7 @@ class ImageCorpora(Corpora):
 
     def split_of(self, place: float) -> str:
         """Where a picture of the training source belongs, by its place in [0, 1)."""
-        valid = (self.held_out or 0.1) if self.valid is None else 0.0
-        test = self.held_out_test if self.test is None else 0.0
-        return "valid" if place < valid else "test" if place < valid + test else "train"
+        return next(split for split in self.splits if self.edges(split)[0] <= place < self.edges(split)[1])
 
 
 def read_folder(folder: Path) -> Generator[Picture]:
@@ -118,18 +119,21 @@ def read_folder(folder: Path) -> Generator[Picture]:
                 yield Picture(str(path), label, partial(decode, path, str(path)))
 
 
-def decode(file: Any, name: str) -> Image.Image:
-    """A path, or a file's bytes as a stream, whole and the right way up."""
+def decode(file: Path | bytes, name: str) -> Image.Image:
+    """A path, or a file's bytes; whole and the right way up."""
     try:
-        with Image.open(file) as image:
-            return ImageOps.exif_transpose(image)
+        with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
+            return plain(ImageOps.exif_transpose(image))
     except Exception as error:  # a damaged file can make a decoder raise anything
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged, or no picture"
         raise DataError(f"{name} cannot be read: {reason}", "copy it again, or leave it out") from None
 
 
-def decode_bytes(content: bytes, name: str) -> Image.Image:
-    return decode(BytesIO(content), name)
+def plain(image: Image.Image) -> Image.Image:
+    """In 8 bits: Pillow would make all greys of 16 bits above 255 white. LAB it converts to colours, not to greys."""
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) >> 8).astype("uint8"))
+    return image.convert("RGB") if image.mode == "LAB" else image
 
 
 def some_pictures(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
@@ -161,7 +165,7 @@ def read_idx(path: Path) -> np.ndarray:
             data = file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error})", "copy or download it again") from None
-    if data[:3] != b"\0\0\x08" or len(data) < 4 + 4 * data[3]:
+    if data[:3] != b"\0\0\x08" or len(data) < 4 or len(data) < 4 + 4 * data[3]:
         raise DataError(f"{path} is not an idx file of bytes", "it should be as MNIST's files are")
     shape = np.frombuffer(data, ">i4", data[3], 4).tolist()
     body = np.frombuffer(data, "uint8", offset=4 + 4 * len(shape))
@@ -178,7 +182,7 @@ def read_npz(path: Path, image: str, label: str) -> tuple[np.ndarray, np.ndarray
                     hint = f"{suggest(name, file)}; name it with `image` or `label` of the source"
                     raise DataError(f"{path} has no array `{name}`", hint)
             return file[image], file[label].reshape(-1)
-    except (OSError, ValueError, BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, TypeError, ValueError, BadZipFile, zlib.error) as error:  # TypeError: a single array
         raise DataError(f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez") from None
 
 

@@ -86,6 +86,12 @@ def test_npz_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", images=pixels, labels=np.arange(2))
     with pytest.raises(DataError, match="has 3 pictures, and 2 labels"):
         ImageSource(path=tmp_path / "c.npz").read()
+    with pytest.raises(DataError, match="has a class x, and there are 2 names"):
+        list(ImageSource(path=tmp_path / "a.npz", names=("x", "y")).read())
+    with open(tmp_path / "d.npz", "wb") as file:
+        np.save(file, pixels)
+    with pytest.raises(DataError, match=r"is damaged, or not an .npz file"):
+        ImageSource(path=tmp_path / "d.npz").read()
 
 
 def test_parquet_files(tmp_path: Path) -> None:
@@ -113,6 +119,7 @@ def test_parquet_files(tmp_path: Path) -> None:
     [
         ("a.csv", b"1,2", "pictures are not read from such a file"),
         ("x-images-idx3-ubyte", b"\0\0\x09\x03", "is not an idx file of bytes"),
+        ("x-images-idx3-ubyte", b"\0\0\x08", "is not an idx file of bytes"),
         (
             "x-images-idx3-ubyte",
             b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,
@@ -192,6 +199,18 @@ def test_colours_come_and_go() -> None:
     assert (fitted(red, ImageConfig(size=7, channels=1)) == 76).all()  # 0.299 of 255
     see_through = Image.new("RGBA", (7, 7), (1, 2, 3, 4))
     assert fitted(see_through, ImageConfig(size=7, channels=3))[:, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_greys_of_16_bits_keep_their_shades(tmp_path: Path) -> None:
+    shades = (np.arange(49) * 1337).astype("uint16").reshape(7, 7)
+    Image.fromarray(shades).save(tmp_path / "deep.png")
+    found = fitted(open_picture(tmp_path / "deep.png"), ImageConfig(size=7, channels=1))
+    assert np.array_equal(found[0], shades // 256)
+
+
+def test_lab_becomes_grey(tmp_path: Path) -> None:
+    Image.new("LAB", (7, 7), (255, 0, 0)).save(tmp_path / "lab.tif")
+    assert fitted(open_picture(tmp_path / "lab.tif"), ImageConfig(size=7, channels=1)).shape == (1, 7, 7)
 
 
 def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:
