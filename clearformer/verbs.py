@@ -291,10 +291,11 @@ def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[
     """How often a classifier of pictures is right: loss, accuracy, top5, macro_f1, matthews, confusion, classes.
 
     Of an autoencoder the error, the mean of (x̂ − x)² where pixels have a spread of 1. `images` were judged; others,
-    which cannot be read, were `left_out`.
+    which cannot be read, are named and were `left_out`.
     """
     from clearformer.data.fitting import CHUNK, fit_all
     from clearformer.data.images import ImageSource
+    from clearformer.tasks.pictures import tell_broken
 
     eye, data = load(model, device), read_recipe(model).data
     if not isinstance(eye, Viewer | Coder):
@@ -307,6 +308,7 @@ def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[
     while some := list(islice(found, CHUNK)):
         labels += [one.label for one in some]
         scores.append(judge(np.stack([one.pixels for one in some])))
+    tell_broken(broken)
     if not labels:
         raise DataError(f"{images}: none of {len(broken):,} pictures can be read", broken[0])
     if isinstance(eye, Coder):

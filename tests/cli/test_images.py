@@ -1,6 +1,7 @@
 """train --images, classify, evaluate --images, finetune --images and embed on a folder of pictures."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,14 @@ def test_evaluate_counts(cli, eye: Path, discs: Path) -> None:
     assert lines[0] == f"accuracy {told['accuracy']:.4f}"
     assert lines[1] == "top5 1.0000"
     assert lines[-1] == "150 images"
+
+
+def test_evaluate_names_what_it_leaves_out(cli, eye: Path, discs: Path, tmp_path: Path) -> None:
+    some = Path(shutil.copytree(discs, tmp_path / "some"))
+    (some / "red" / "words.png").write_text("not a picture")
+    told = cli("evaluate", "--model", eye, "--images", some, "--json", "--device", "cpu")
+    assert (json.loads(told.out)["images"], json.loads(told.out)["left_out"]) == (150, 1)
+    assert "words.png cannot be read" in told.err
 
 
 def test_finetune_on_other_classes(cli, eye: Path, tmp_path: Path) -> None:
