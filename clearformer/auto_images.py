@@ -23,7 +23,7 @@ from clearformer.recipe import Recipe, model_key, override, task_of
 from clearformer.training.journal import console
 from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import SAID, Method, rate_for
+from clearformer.tuning.methods import SAID, Method, rate_for, tune
 
 # pictures up to: blocks of each stage, width of the last, pictures a step, passes over the data
 NETWORKS: list[tuple[float, list[int], int, int, int]] = [
@@ -135,7 +135,10 @@ def plan_finetune_images(
         **({} if old.origin is None else {"origin": tables["origin"]}),
     }
     draft = Recipe.parse(override(table, settings), "--set")
-    n, network = survey(draft).n, outline(draft.model)
+    network = outline(draft.model)
+    assert draft.tuning is not None
+    tune(network, draft.tuning)  # what it cannot take is refused before any picture is read
+    n = survey(draft).n
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     steps = int(max(50, round(passes * n / ROWS, -1)))
     lr = rate_for(method, width_of(network))

@@ -258,6 +258,7 @@ def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: P
         verbs.finetune(run, images=shapes, method="prefix")
     with pytest.raises(ConfigError, match="no layer `q` to adapt"):
         verbs.finetune(run, images=shapes, method="lora", out=run.parent / "lora", device="cpu")
+    assert not (run.parent / "lora").exists()
     with pytest.raises(ConfigError, match="a gpt is for causal-lm, not for pictures"):
         verbs.plan(images=shapes, model="gpt")
     with pytest.raises(ConfigError, match="is a classifier of pictures"):
