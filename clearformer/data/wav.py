@@ -10,6 +10,7 @@ from clearformer.data.resample import resample
 from clearformer.data.sources import require_file
 from clearformer.errors import DataError
 
+FASTEST = 2**20  # samples a second: what says more has a damaged head
 CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
 
 
@@ -28,7 +29,7 @@ def read_wav(path: Path) -> tuple[np.ndarray, int]:
         raise DataError(f"{path} is no WAV file of plain samples ({error})", CONVERT) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
-    if not 1 <= width <= 4 or rate < 1:
+    if not 1 <= width <= 4 or not 1 <= rate <= FASTEST:
         raise DataError(f"{path} has samples of {8 * width} bits, {rate} a second", CONVERT)
     if len(data) < n * n_channels * width:
         raise DataError(f"{path} is cut off: {len(data):,} of {n * n_channels * width:,} bytes", "copy it again")

@@ -1,5 +1,6 @@
 """WAV files of every width, and sounds at another rate."""
 
+import struct
 import wave
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def test_files_that_cannot_be_heard_are_said(tmp_path: Path) -> None:
         "text": b"this is no sound at all, only text",
         "cut": whole.read_bytes()[:1000],
         "head": whole.read_bytes()[:20],
+        "fast": whole.read_bytes().replace(struct.pack("<I", 8000), struct.pack("<I", 2**32 - 5), 1),
         "float": whole.read_bytes().replace(b"\x10\0\0\0\1\0", b"\x10\0\0\0\3\0"),
     }
     told = {}
@@ -76,6 +78,7 @@ def test_files_that_cannot_be_heard_are_said(tmp_path: Path) -> None:
     assert "is cut off: 956 of 2,000 bytes" in told["cut"]
     assert "is cut off" in told["head"]
     assert "unknown format: 3" in told["float"]
+    assert "samples of 16 bits, 4294967291 a second" in told["fast"]
     with pytest.raises(DataError, match="does not exist"):
         read_wav(tmp_path / "none.wav")
     with pytest.raises(DataError, match=r"too short: 0\.125 s, where 0\.200 s are needed"):
