@@ -1,7 +1,7 @@
 """A trained model by folder or bundled name, in one call.
 
     open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
-    load          the same, ready for use                 ->  Translator, LanguageModel, Classifier, Viewer, Coder
+    load          the same, ready for use                 ->  the handle that USES names: Translator, Viewer …
     load_encoder  the same, as a maker of vectors         ->  Encoder
 
 A model that was tuned in part is its base, opened likewise, and what was learnt on it.
@@ -402,7 +402,7 @@ def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = Non
     network: Any = opened.network.base if isinstance(opened.network, models.Classifier) else opened.network
     if getattr(network, "task", None) not in ("masked-lm", "causal-lm"):
         raise CheckpointError(
-            f"{model} is of kind {opened.config.kind}, which reads to translate", "choose a BERT, a GPT or a classifier"
+            f"{model} is of kind {opened.config.kind}, which makes no vectors", "choose a BERT, a GPT or a classifier"
         )
     beside = {name: read_beside(path / name) for name in ("modules.json", "sentence_bert_config.json")}
     is_unit = any(str(part.get("type", "")).endswith("Normalize") for part in beside["modules.json"] or [])

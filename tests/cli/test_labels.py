@@ -132,7 +132,7 @@ def test_mistakes_are_one_sentence(cli, critic: Path, run: Path, reviews: Path, 
         (("train", "--labels", reviews, "--pairs", reviews), "both pairs and labels are given"),
         (("finetune", "-m", critic, "--labels", reviews, "--method", "lorra"), "there is no method `lorra`"),
         (("finetune", "-m", critic, "--labels", reviews, "--text-columns", "0,1,2"), "expected one column, or two"),
-        (("embed", "-m", run, "x"), "which reads to translate"),
+        (("embed", "-m", run, "x"), "which makes no vectors"),
         (("score", "-m", critic, "x"), "is a classifier, which finds no text likely"),
         (("export", critic, tmp_path / "out"), "classifier"),
     ]

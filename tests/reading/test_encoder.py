@@ -100,5 +100,5 @@ def test_no_text_no_vectors(encoder: Encoder) -> None:
 
 
 def test_a_translator_makes_no_vectors() -> None:
-    with pytest.raises(CheckpointError, match="en-fr-small is of kind transformer, which reads to translate"):
+    with pytest.raises(CheckpointError, match="en-fr-small is of kind transformer, which makes no vectors"):
         load_encoder("en-fr-small")
