@@ -77,6 +77,7 @@ def train(
     clearformer train --images photos/ --model resnet18
     clearformer train --images photos/ --model autoencoder
     clearformer train --images train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
+    clearformer train recipes/speech-digits.toml
     clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
     clearformer train --resume --out runs/m30k
     torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml
