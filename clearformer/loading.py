@@ -50,7 +50,7 @@ Handle = TypeVar(
     "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Coder, Transcriber
 )
 USES: dict[type, tuple[str, str]] = {
-    Translator: ("a translator", "translate, evaluate, neighbours"),
+    Translator: ("a translator", "translate, generate, evaluate, neighbours"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
     MaskedModel: ("a masked language model", "score, fill, repair"),
     SentenceScorer: ("a scorer of sentences", "score"),

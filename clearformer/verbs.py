@@ -32,6 +32,7 @@ from clearformer.generation import gaps
 from clearformer.generation.chat import Chat
 from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.masked import MaskedModel
+from clearformer.generation.reply import Reply
 from clearformer.generation.translate import Translator
 from clearformer.loading import USES, find, load, load_as, load_encoder, read_recipe
 from clearformer.reading.classifier import Classifier, Verdict
@@ -397,12 +398,20 @@ def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device
 def generate(
     model: Name, prompts: Sequence[str], *, chat: bool = False, device: str = "cpu", **settings: Any
 ) -> list[list[Continuation]]:
-    """Continuations of each prompt by a language model, or, with `chat`, answers to them.
+    """Continuations of each prompt by a language model, or answers: with `chat`, or of an encoder–decoder such as T5.
 
     The settings are those of `LanguageModel.generate`.
     """
-    writer = load_as(LanguageModel, model, device)
-    return (Chat(writer) if chat else writer).generate(prompts, **settings)
+    return writer(model, chat, device).generate(prompts, **settings)
+
+
+def writer(model: Name, chat: bool = False, device: str = "cpu") -> LanguageModel:
+    """A model that writes; of any other kind, `load_as` says what it is instead."""
+    found = load(model, device)
+    if isinstance(found, Translator) and not chat:
+        return Reply(found)
+    found = found if isinstance(found, LanguageModel) else load_as(LanguageModel, model, device)
+    return Chat(found) if chat else found
 
 
 def score(

@@ -33,21 +33,21 @@ def generate(
 ) -> None:
     """Continue prompts, shown as they are written.
 
+    What reads and writes apart, a translator or a T5, answers them instead.
+
     \b
     clearformer generate --model runs/shakespeare --prompt "ROMEO:"
     clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
     clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
     clearformer generate --model runs/smollm2 --chat "What is gravity?"
+    clearformer generate --model runs/t5 --n 3 "translate English to German: The house is old."
     """
     from dataclasses import asdict
     from json import dumps
 
-    from clearformer.generation.chat import Chat
-    from clearformer.generation.language import LanguageModel
-    from clearformer.loading import load_as
+    from clearformer import verbs
 
-    writer = load_as(LanguageModel, model, device)
-    writer = Chat(writer) if chat else writer
+    writer = verbs.writer(model, chat, device)
     settings = {
         "max_new": max_new,
         "temperature": temperature,
@@ -59,7 +59,7 @@ def generate(
     for chunk in incoming([*prompt, *(text or [])]):
         if n == 1 and not json:
             for i, one in enumerate(chunk):
-                print("" if chat else one, end="", flush=True)
+                print(one if writer.continues else "", end="", flush=True)
                 for piece in writer.stream(one, stop, None if seed is None else seed + first + i, **settings):
                     print(piece, end="", flush=True)
                 print(flush=True)
@@ -68,7 +68,7 @@ def generate(
                 for told in found:
                     rows.append({"prompt": one, **asdict(told)})
                     if not json:
-                        print(f"{'' if chat else one}{told.text}\n", flush=True)
+                        print(f"{one if writer.continues else ''}{told.text}\n", flush=True)
         first += len(chunk)
     if json:
         print(dumps({"continuations": rows}, ensure_ascii=False))

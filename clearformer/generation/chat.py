@@ -15,6 +15,8 @@ from clearformer.generation.language import LanguageModel
 class Chat(LanguageModel):
     """The same model; `generate` and `stream` answer what they are asked, rather than continue it."""
 
+    continues = False
+
     def __init__(self, writer: LanguageModel) -> None:
         if writer.template is None:
             raise CheckpointError(f"{writer.name} has no chat template: it only continues text", "leave --chat out")

@@ -54,6 +54,9 @@ class Score:
 class LanguageModel:
     """`load` makes one from a run folder."""
 
+    continues = True
+    """What is written goes on where the prompt ends, rather than answering it."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -103,7 +106,7 @@ class LanguageModel:
             if decode.temperature == 0 and decode.beam > 1:
                 found = self.search(batch, decode)
             else:
-                reader = Reader(self.tokenizer, batch, n, stop)
+                reader = Reader(self.tokenizer, [self.before(prompt) for prompt in batch], n, stop)
                 for _ in self.writing(batch, decode, dice(seed, (first + row for row in rows)), reader):
                     pass
                 found = reader.found
@@ -115,7 +118,7 @@ class LanguageModel:
     def stream(self, prompt: str, stop: Sequence[str] = (), seed: int | None = None, **settings: Any) -> Iterator[str]:
         """One continuation, piece by piece as it is written; joined, the pieces are its text."""
         ids = [self.encode(prompt)]
-        reader = Reader(self.tokenizer, ids, 1, stop, is_watched=True)
+        reader = Reader(self.tokenizer, [self.before(prompt) for prompt in ids], 1, stop, is_watched=True)
         for _ in self.writing(ids, self.settle({**settings, "beam": 1}, 1), dice(seed, [0]), reader):
             if piece := reader.news():
                 yield piece
@@ -185,6 +188,10 @@ class LanguageModel:
         limits = torch.tensor([self.limit(prompt, decode) for prompt in prompts], device=self.device)
         return state, last, limits
 
+    def before(self, prompt: list[int]) -> list[int]:
+        """What stands before the text that is written, of what was read."""
+        return prompt
+
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
         """How many tokens may follow: max_new, or as many as the positions allow; the last need not be read again."""
         return min(decode.max_new, int(self.model.config.max_length) - len(prompt) + 1)
@@ -194,7 +201,7 @@ class LanguageModel:
     ) -> Iterator[None]:
         """Write step by step, the reader looking on and saying which branches have come to a stop string."""
         choose = sampler(decode.temperature, chance, decode.top_k, decode.top_p)
-        adjust = repetition(decode.repetition_penalty, prompts)
+        adjust = repetition(decode.repetition_penalty, [self.before(prompt) for prompt in prompts])
         state, last, limits = self.begin(prompts, decode)
         eos = self.tokenizer.eos_id
         steps = write(self.model, state, last, eos, limits, choose, reader.width, decode.min_length, adjust)
@@ -212,7 +219,7 @@ class LanguageModel:
         return beam_search(self.model, state, last, self.tokenizer.eos_id, limits, decode)
 
     def told(self, found: Hypothesis, prompt: list[int], stop: Sequence[str], decode: DecodeConfig) -> Continuation:
-        text = follow(self.tokenizer, prompt, found.tokens)
+        text = follow(self.tokenizer, self.before(prompt), found.tokens)
         at = cut(text, stop)
         is_full = len(found.tokens) >= self.limit(prompt, decode)
         ended: Literal["eos", "stop", "length"] = "stop" if at < len(text) else "length" if is_full else "eos"

@@ -48,6 +48,13 @@ def test_generate_writes_after_the_prompt(cli, poet: Path) -> None:
     assert lines == "one two buck\nthree four\n"
 
 
+def test_a_translator_answers_instead(cli, run: Path) -> None:
+    said = cli("translate", "--model", run, "--beam", 1, "the dog sees a tree.").out
+    assert cli("generate", "--model", run, "--temperature", 0, "the dog sees a tree.").out == said
+    told = clearformer.generate(run, ["the dog sees a tree."], temperature=0)
+    assert told[0][0].text == said.strip()
+
+
 def test_generate_as_json_has_every_sample(cli, poet: Path) -> None:
     arguments = ("generate", "--model", poet, "--n", 3, "--seed", 7, "--max-new", 9, "--json", "one", "three")
     rows = json.loads(cli(*arguments).out)["continuations"]
@@ -109,7 +116,7 @@ def test_evaluate_tells_the_perplexity_of_a_text(cli, poet: Path, book: Path) ->
         (("train", "--pairs", "BOOK", "--model", "gpt2"), "gpt2 is a model for causal-lm"),
         (("train", "--text", "none.txt"), "none.txt does not exist"),
         (("translate", "--model", "POET", "x"), "is a language model, not a translator"),
-        (("generate", "--model", "RUN", "x"), "is a translator, not a language model"),
+        (("generate", "--model", "RUN", "--chat", "x"), "is a translator, not a language model"),
         (("evaluate", "--model", "POET"), "either pairs or text"),
         (("generate", "--model", "POET", "one two " * 30), "reads at most 61"),
     ],
