@@ -154,7 +154,8 @@ def main() -> None:
     if unknown:
         result["mean_unknown_wer"] = round(mean(row["wer"] for row in unknown.values()), 2)
     settings = "".join(f" --set {setting}" for setting in given.settings)
-    record({**result, **told, **stamp(f"python benchmarks/speech.py --seeds {given.seeds}{settings}")}, given.out)
+    command = f"python benchmarks/speech.py --seeds {given.seeds} --without {given.without}{settings}"
+    record({**result, **told, **stamp(command)}, given.out)
 
 
 if __name__ == "__main__":
