@@ -106,7 +106,7 @@ def test_what_cannot_be_done_is_one_sentence_and_a_hint(
         (("merge", run, out), "was trained whole: it has no LoRA to merge"),
         (("merge", hub("gpt2"), out), "holds no adapter"),
         (("generate", "-m", hub("gpt2"), "--chat", "hello"), "has no chat template"),
-        (("generate", "-m", hub("marian", "mt"), "hello"), "is a translator, not a language model"),
+        (("generate", "-m", hub("marian", "mt"), "--chat", "hello"), "is a translator, not a language model"),
         (("translate", "-m", tmp_path / "hub", "hello"), "is a language model, not a translator"),
     ):
         code, shown, err = cli(*arguments)
