@@ -9,6 +9,7 @@ from torch import Tensor
 from clearformer.checkpoint import load_weights
 from clearformer.data.batch import TextBatch
 from clearformer.interop.huggingface.convert import import_any
+from clearformer.loading import build_model
 from clearformer.models.gpt import GPT
 
 B, T = 2, 5
@@ -19,6 +20,14 @@ def close(a: Tensor, b: Tensor) -> None:
     assert a.dtype == b.dtype
     bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
     assert (a - b).abs().max().item() <= bound
+
+
+def read(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """The model of a folder, in this precision, as every verb would open it."""
+    config, weights = import_any(folder)
+    model = build_model(config).to(dtype).eval()
+    load_weights(model, weights, str(folder))
+    return model
 
 
 def streams(stack: Any, run: Callable[[], Tensor]) -> list[Tensor]:
@@ -49,14 +58,6 @@ def alike() -> Callable[[GPT, Any], None]:
     return compare
 
 
-@pytest.fixture
-def read() -> Callable[[Path, torch.dtype], GPT]:
-    """The model of a folder, in this precision."""
-
-    def build(folder: Path, dtype: torch.dtype = torch.float32) -> GPT:
-        config, weights = import_any(folder)
-        model = GPT(config).to(dtype).eval()
-        load_weights(model, weights, str(folder))
-        return model
-
-    return build
+@pytest.fixture(name="read")
+def reader() -> Callable[..., Any]:
+    return read

@@ -8,13 +8,13 @@ from safetensors.torch import save_file
 from transformers import BertConfig as TheirConfig
 from transformers import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining, BertModel
 
-from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import EncoderBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.bert import export_config, export_folder, import_config, import_folder
 from clearformer.models.bert import Bert, BertConfig
 
-from .conftest import close, streams
+from .conftest import close, read, streams
 
 B, T, H, K, F, V = 2, 5, 7, 3, 13, 17
 CLASSES = {
@@ -39,13 +39,6 @@ def theirs_of(kind: Any = BertForPreTraining, **fields: Any) -> Any:
     model = kind(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0.1 if parameter.dim() == 1 else 0.0, 0.3)
-    return model
-
-
-def read(folder: Path, dtype: torch.dtype = torch.float32) -> Bert:
-    config, weights = import_folder(folder)
-    model = Bert(config).to(dtype).eval()
-    load_weights(model, weights, str(folder))
     return model
 
 

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
-from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import Batch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.marian import export_config, export_folder, import_config, import_folder
 from clearformer.models.transformer import Transformer, TransformerConfig
+
+from .conftest import read
 
 B, T, S, H, K, F, V = 2, 3, 5, 7, 11, 13, 17
 TIES = [(True, True), (False, True), (False, False)]
@@ -34,13 +36,6 @@ def marian(shared: bool = True, tied: bool = True, **fields: Any) -> MarianMTMod
         if "embed_positions" not in name:
             torch.nn.init.normal_(parameter, 0.1 if parameter.dim() == 1 else 0.0, 0.3)
     torch.nn.init.normal_(model.final_logits_bias)
-    return model
-
-
-def read(folder: Path, dtype: torch.dtype) -> Transformer:
-    config, weights = import_folder(folder)
-    model = Transformer(config).to(dtype).eval()
-    load_weights(model, weights, str(folder))
     return model
 
 

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from transformers import ResNetConfig as TheirConfig
 from transformers import ResNetForImageClassification, ResNetModel
 
-from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.resnet import export_config, export_folder, import_config, import_folder
 from clearformer.models.resnet import ResNet, ResNetConfig
 
-from .conftest import close
+from .conftest import close, read
 
 B, C, N = 2, 3, 41
 NAMES = ["dog", "cat", "tree", "river", "book"]
@@ -36,13 +36,6 @@ def theirs_of(block: str = "bottleneck", kind: Any = ResNetForImageClassificatio
             module.running_mean.normal_()
             module.running_var.uniform_(0.5, 2)
             module.num_batches_tracked.fill_(7)
-    return model
-
-
-def read(folder: Path, dtype: torch.dtype = torch.float32) -> ResNet:
-    config, weights = import_folder(folder)
-    model = ResNet(config).to(dtype).eval()
-    load_weights(model, weights, str(folder))
     return model
 
 

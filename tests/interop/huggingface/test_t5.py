@@ -10,7 +10,7 @@ from transformers import T5Config as TheirConfig
 from transformers import T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
-from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import Batch
 from clearformer.errors import CheckpointError
 from clearformer.generation.decode import sample
@@ -18,7 +18,7 @@ from clearformer.generation.sampling import greedy
 from clearformer.interop.huggingface.t5 import export_config, export_folder, import_config, import_folder
 from clearformer.models.t5 import T5, T5Config
 
-from .conftest import close, streams
+from .conftest import close, read, streams
 
 B, T, S, H, K, D, F, V = 2, 7, 19, 3, 5, 11, 13, 17
 PAD, EOS = 0, 1
@@ -44,13 +44,6 @@ def theirs_of(version: str = "1.0", **fields: Any) -> T5ForConditionalGeneration
         model.lm_head.weight = torch.nn.Parameter(torch.empty(V, D))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.4)
-    return model
-
-
-def read(folder: Path, dtype: torch.dtype = torch.float32) -> T5:
-    config, weights = import_folder(folder)
-    model = T5(config).to(dtype).eval()
-    load_weights(model, weights, str(folder))
     return model
 
 

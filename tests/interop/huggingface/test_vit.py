@@ -8,14 +8,14 @@ from safetensors.torch import save_file
 from transformers import ViTConfig as TheirConfig
 from transformers import ViTForImageClassification, ViTModel
 
-from clearformer.checkpoint import load_tensors, load_weights, weights_of
+from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.pictures import class_names
 from clearformer.interop.huggingface.vit import export_config, export_folder, import_config, import_folder
 from clearformer.models.vit import ViT, ViTConfig
 
-from .conftest import close, streams
+from .conftest import close, read, streams
 
 B, C, N, PATCH, H, K, F = 2, 3, 15, 5, 7, 3, 13
 NAMES = ["dog", "cat", "tree", "river", "book"]
@@ -35,13 +35,6 @@ def theirs_of(kind: Any = ViTForImageClassification, **fields: Any) -> Any:
     model = kind(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0.1 if parameter.dim() == 1 else 0.0, 0.3)
-    return model
-
-
-def read(folder: Path, dtype: torch.dtype = torch.float32) -> ViT:
-    config, weights = import_folder(folder)
-    model = ViT(config).to(dtype).eval()
-    load_weights(model, weights, str(folder))
     return model
 
 
