@@ -8,6 +8,7 @@
 With a norm there is no b, unless it is asked for: the norm would take it out again, and adds its own.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -31,7 +32,8 @@ class Conv(nn.Module):
     ) -> None:
         super().__init__()
         padding = same_padding(size) if padding is None else padding
-        self.conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
+        conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
+        self.conv = conv.to(memory_format=torch.channels_last)  # as pictures are laid out (models/pictures.py)
         self.norm = nn.BatchNorm2d(c_out, eps) if norm else None
         self.relu = relu
 

@@ -54,6 +54,7 @@ class PictureTask:
         prepare_images(self.recipe, self.run, classes)
 
     def open(self) -> Recipe:
+        torch.backends.cudnn.benchmark = not self.recipe.train.deterministic  # batches of one size: worth a search
         self.classes: list[str] = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
         self.facts = {"classes": self.classes}
         image, train = self.recipe.image, self.store("train")
