@@ -13,11 +13,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def stamp(command: str, **more: str) -> dict[str, Any]:
-    """`more` are further versions, of peers. A copy without its history is told its commit by $COMMIT."""
+    """`more` are further versions, of peers. $COMMIT tells the commit of a copy without its history, and that of
+    trainings which are only read.
+    """
     git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS.parent)
     return {
         "command": command,
-        "commit": git.stdout.strip() or os.environ.get("COMMIT", "unknown"),
+        "commit": os.environ.get("COMMIT") or git.stdout.strip() or "unknown",
         "versions": {**versions(), **more},
         "date": time.strftime("%Y-%m-%d"),
     }

@@ -8,7 +8,7 @@ What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEE
 last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
 scores are recorded, each and on average, in benchmarks/results/NAME.json; without a test, those of validation. With
 --reach, also when validation first said so much: the seconds are those of training alone, at its median speed, without
-compilation and validation.
+compilation and validation, as is `median_per_second`, of tokens, examples or images.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from statistics import mean
 from provenance import RESULTS, record, stamp
 
 from clearformer.checkpoint import RunFolder
-from clearformer.comparison.contest import reached
+from clearformer.comparison.contest import reached, seconds_a_step, unit_of
 
 
 def train(folder: Path, arguments: list[str], seed: int) -> Path:
@@ -40,8 +40,10 @@ def train(folder: Path, arguments: list[str], seed: int) -> Path:
 
 def row(report: Path, seed: int) -> dict:
     found = json.loads(report.read_text())
-    wanted = ("best_step", "steps", "seconds", "tokens_per_second", "examples_per_second", "parameters")
+    speeds = (f"{unit}_per_second" for unit in ("tokens", "examples", "images"))
+    wanted = ("best_step", "steps", "seconds", *speeds, "parameters")
     kept = {name: found[name] for name in wanted if name in found}
+    kept["median_per_second"] = round(found[unit_of(found)] / found["steps"] / seconds_a_step(RunFolder(report.parent)))
     valid = {name: round(value, 4) for name, value in found["valid"].items()}
     judged = found.get("test", found["valid"])  # of a text without a test part, what validation says
     scores = {name: round(value, 4) for name, value in judged.items() if isinstance(value, float)}
@@ -70,11 +72,13 @@ def main() -> None:
             found["reached"] = reached(RunFolder(report.parent), metric, float(goal))
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
     command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
+    first = json.loads(reports[0].read_text())
     told = {
         "side_by_side": given.at_once,
-        "signatures": json.loads(reports[0].read_text()).get("test", {}).get("signatures"),
+        "signatures": first.get("test", {}).get("signatures"),
     }
-    record({"seeds": rows, "mean": means, **told, **stamp(command)}, given.results / f"{given.name}.json")
+    said = {**stamp(command), "versions": first["versions"]}  # where they were trained, not where they are read
+    record({"seeds": rows, "mean": means, **told, **said}, given.results / f"{given.name}.json")
 
 
 if __name__ == "__main__":

@@ -178,8 +178,8 @@ def seconds_a_step(run: RunFolder) -> float:
 
 
 def unit_of(report: Mapping[str, Any]) -> str:
-    """What a training counts: tokens that are predicted, or examples that are judged."""
-    return "tokens" if "tokens" in report else "examples"
+    """What a training counts: tokens that are predicted, or examples or images that are judged."""
+    return next(unit for unit in ("tokens", "examples", "images") if unit in report)
 
 
 def reached(run: RunFolder, metric: str, goal: float) -> dict[str, Any] | None:

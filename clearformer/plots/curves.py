@@ -34,6 +34,7 @@ PANELS = {
     "Gradient norm": (Line("train", "grad_norm"),),
     "Tokens per second": (Line("train", "tokens_per_s"),),
     "Examples per second": (Line("train", "examples_per_s"),),
+    "Images per second": (Line("train", "images_per_s"),),
 }
 
 

@@ -127,13 +127,14 @@ def test_different_scores_are_not_compared() -> None:
         judged_by({"a": recipe("chrf"), "b": recipe("loss")})
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+@pytest.fixture(params=["tokens", "examples", "images"])
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> RunFolder:
     """Two log lines at 100 and 300 tokens a second, one at 200; 50 tokens a step: a quarter of a second each."""
-    rows = [{"step": 10 * i, "kind": "train", "tokens_per_s": speed} for i, speed in enumerate((100, 200, 300), 1)]
+    unit, speeds = request.param, enumerate((100, 200, 300), 1)
+    rows: list[dict[str, Any]] = [{"step": 10 * i, "kind": "train", f"{unit}_per_s": speed} for i, speed in speeds]
     rows += [{"step": 10 * i, "kind": "valid", "bleu": 7.0 * i, "loss": 5.0 - i} for i in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "report.json").write_text(json.dumps({"tokens": 1500, "steps": 30}))
+    (tmp_path / "report.json").write_text(json.dumps({unit: 1500, "steps": 30}))
     return RunFolder(tmp_path)
 
 
