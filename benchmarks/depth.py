@@ -65,7 +65,8 @@ def main() -> None:
         accuracy = round(mean(one["accuracy"] for one in seeds), 4)
         found[name] = {"training_loss": round(mean(last), 4), "test_accuracy": accuracy, "seeds": seeds}
     curves = {name: [[round(x, 2), round(y, 4)] for x, y in zip(*line)] for name, line in lines.items()}
-    plot_lines(lines, "passes over the training pictures", "training loss, mean of seeds", given.picture)
+    across, up = "passes over the training pictures", "training loss, mean of seeds"
+    plot_lines(lines, across, up, given.picture, limits=(0.1, 0.6))
     command = f"python benchmarks/depth.py --seeds {given.seeds} --at-once {given.at_once}"
     record({"networks": found, "training_loss_by_passes": curves, **stamp(command)}, given.out)
 
