@@ -24,14 +24,13 @@ from clearformer.training.journal import read_metrics
 
 HERE = Path(__file__).parent
 NETWORKS = ("plain20", "plain56", "resnet20", "resnet56")
-TRAINED_ON = 57_000  # pictures; the others validate
+BATCH, TRAINED_ON = 256, 57_000  # the recipe's batch; pictures, nearly, as a twentieth of them validates
 
 
 def losses(folder: Path) -> list[tuple[float, float]]:
     """(passes over the data, mean training loss since the line before)."""
-    batch = 256
     rows = (line for line in read_metrics(RunFolder(folder).metrics) if line["kind"] == "train")
-    return [(line["step"] * batch / TRAINED_ON, line["loss"]) for line in rows]
+    return [(line["step"] * BATCH / TRAINED_ON, line["loss"]) for line in rows]
 
 
 def main() -> None:
