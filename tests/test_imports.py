@@ -74,6 +74,20 @@ def test_the_front_door_opens_rooms_only_when_asked() -> None:
     assert imports("registry") == {"errors"}
 
 
+def test_no_module_hides_a_function() -> None:
+    """`import clearformer.load` would put the module where the function is; so there is no such module."""
+    functions = {name for name in clearformer.__all__ if callable(getattr(clearformer, name))}
+    assert {"load", "train", "finetune", "evaluate", "inspect", "doctor", "plan"} <= functions
+    assert not functions & {path.stem for path in PACKAGE.iterdir()}
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    code = "import sys, clearformer; print(*({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        clearformer.trian  # noqa: B018
+
+
 @pytest.mark.parametrize("name", clearformer.__all__)
 def test_every_name_of_the_front_door_is_there(name: str) -> None:
     assert getattr(clearformer, name) is not None

@@ -36,14 +36,14 @@ def classify(
     """
     from json import dumps
 
-    from clearformer import verbs
     from clearformer.reading.classifier import divide
     from clearformer.reading.viewer import Viewer
+    from clearformer.verbs import reading
 
-    judge, rows = verbs.judge_of(model, device), []
+    judge, rows = reading.judge_of(model, device), []
     is_seen = isinstance(judge, Viewer)
     for chunk in incoming(text or []):
-        told = verbs.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1))
+        told = reading.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1))
         if json:
             rows += told
             continue

@@ -39,11 +39,11 @@ def embed(
 
     import numpy as np
 
-    from clearformer import verbs
     from clearformer.checkpoint import atomically
+    from clearformer.verbs import reading
 
     texts = [line for chunk in incoming(text or []) for line in chunk]
-    vectors = verbs.embed(model, texts, unit=unit, device=device)
+    vectors = reading.embed(model, texts, unit=unit, device=device)
     if out is not None:
         with atomically(out) as draft, open(draft, "wb") as file:
             np.save(file, vectors)

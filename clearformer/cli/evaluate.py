@@ -66,8 +66,8 @@ def evaluate(
     clearformer evaluate --model runs/photos --images others/
     clearformer evaluate --model runs/digits --recordings test.tsv
     """
-    from clearformer import verbs
     from clearformer.errors import ConfigError
+    from clearformer.verbs import evaluation
 
     if sum(given is not None for given in (pairs, text, labels, images, recordings)) != 1:
         raise ConfigError(
@@ -77,13 +77,13 @@ def evaluate(
     if labels is not None:
         place = None if label_column is None else one_column(label_column)
         texts = text_columns(text_column)
-        tell(verbs.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
+        tell(evaluation.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
     elif images is not None:
-        tell(verbs.evaluate_images(model, images, device=device), json)
+        tell(evaluation.evaluate_images(model, images, device=device), json)
     elif recordings is not None:
-        tell(verbs.evaluate_speech(model, recordings, device=device), json)
+        tell(evaluation.evaluate_speech(model, recordings, device=device), json)
     elif text is not None:
-        tell(verbs.evaluate_text(model, files(text) or [], device=device), json)
+        tell(evaluation.evaluate_text(model, files(text) or [], device=device), json)
     else:
         wanted = {"beam": beam, "length_penalty": length_penalty}
         search = {name: value for name, value in wanted.items() if value is not None}
@@ -95,9 +95,9 @@ def translate(model: str, pairs: Any, refs: list[Path], out: Path | None, **sett
     """The scores of translations, which go to a file if one is named; a bar shows how far it has come."""
     from rich.progress import Progress
 
-    from clearformer import verbs
     from clearformer.checkpoint import write_text
     from clearformer.training.journal import console
+    from clearformer.verbs import evaluation
 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("translating", total=None)
@@ -105,7 +105,7 @@ def translate(model: str, pairs: Any, refs: list[Path], out: Path | None, **sett
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        result = verbs.evaluate(model, pairs, refs, progress=show, **settings)
+        result = evaluation.evaluate(model, pairs, refs, progress=show, **settings)
     translations = result.pop("translations")
     if out is not None:
         write_text(out, "".join(f"{line}\n" for line in translations))

@@ -30,9 +30,9 @@ def fill(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import generation
 
-    rows = verbs.fill(model, text, n, candidates.split(",") if candidates else None, device=device)
+    rows = generation.fill(model, text, n, candidates.split(",") if candidates else None, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

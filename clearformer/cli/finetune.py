@@ -63,11 +63,11 @@ def finetune(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import training
 
     split = corpus if pairs is not None else (lambda name: name)
     way: Any = method
-    report = verbs.finetune(
+    report = training.finetune(
         model,
         corpus(pairs),
         labels=labels,

@@ -45,9 +45,9 @@ def generate(
     from dataclasses import asdict
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import generation
 
-    writer = verbs.writer(model, chat, device)
+    writer = generation.writer(model, chat, device)
     settings = {
         "max_new": max_new,
         "temperature": temperature,

@@ -25,9 +25,9 @@ def repair(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import generation
 
-    rows = verbs.repair(model, text, n, device=device)
+    rows = generation.repair(model, text, n, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

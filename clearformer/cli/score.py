@@ -33,10 +33,10 @@ def score(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import generation
 
     texts = [line for chunk in incoming(text or []) for line in chunk]
-    rows = verbs.score(model, texts, source=source, closed=closed, device=device)
+    rows = generation.score(model, texts, source=source, closed=closed, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

@@ -84,7 +84,7 @@ def train(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import training
 
     whole = labels is not None or images is not None
     split = files if text is not None else (lambda name: name) if whole else corpus
@@ -103,11 +103,11 @@ def train(
         "device": device,
     }
     if dry_run:
-        chosen = verbs.plan(recipe, **given)
-        verbs.probe(chosen)
+        chosen = training.plan(recipe, **given)
+        training.probe(chosen)
         print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
-        print(f"nothing is written; without --dry-run: {out or verbs.default_folder(chosen)}", file=sys.stderr)
+        print(f"nothing is written; without --dry-run: {out or training.default_folder(chosen)}", file=sys.stderr)
         return
-    report = verbs.train(recipe, out=out, resume=resume, **given)
+    report = training.train(recipe, out=out, resume=resume, **given)
     if report:
         print(dumps(report) if json else report["run"])

@@ -25,9 +25,9 @@ def transcribe(
     """
     from json import dumps
 
-    from clearformer import verbs
+    from clearformer.verbs import reading
 
-    told = verbs.transcribe(model, file, device=device)
+    told = reading.transcribe(model, file, device=device)
     if json:
         print(dumps({"recordings": told}, ensure_ascii=False))
     else:

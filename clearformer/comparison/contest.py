@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from clearformer import plots, verbs
+from clearformer import plots
 from clearformer.bundled.corpus import splits
 from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.comparison.page import page
@@ -36,6 +36,7 @@ from clearformer.showcase import write_corpus
 from clearformer.tasks.translation import plain_reference
 from clearformer.training.journal import read_metrics
 from clearformer.training.loop import LOWER
+from clearformer.verbs.training import train
 
 KEPT = ("parameters", "steps", "seconds", "peak_mb")  # of a report, besides its tokens, or examples, and their speed
 
@@ -140,7 +141,7 @@ def train_apart(recipe: Recipe, run: RunFolder, device: str) -> None:
 
 def train_here(outgoing: Connection, given: dict[str, Any]) -> None:
     try:
-        verbs.train(**given)
+        train(**given)
         outgoing.send(None)
     except (ClearformerError, Interrupted) as error:
         outgoing.send(error)

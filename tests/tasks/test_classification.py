@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import auto_labels, launch, verbs
+from clearformer import auto_labels, launch
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
@@ -60,7 +60,7 @@ def runs(tiny_bert: Path, reviews: Path, tmp_path_factory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "draw_curves", lambda *_: None)
         for method in METHODS:
-            verbs.finetune(
+            clearformer.finetune(
                 tiny_bert, labels=reviews, method=method, out=folder / method, settings=settings(method), device="cpu"
             )
     return {method: folder / method for method in METHODS}
@@ -138,7 +138,7 @@ def test_a_run_and_its_base_may_move_together(
     here, there = tmp_path / "here", tmp_path / "elsewhere" / "there"
     shutil.copytree(tiny_bert, here / "models" / "bert")
     monkeypatch.chdir(here)
-    verbs.finetune(
+    clearformer.finetune(
         "models/bert", labels=reviews, method=method, out="runs/mine", settings=settings(method, 4), device="cpu"
     )
     assert Recipe.read(here / "runs" / "mine" / "recipe.toml").tuning.base == "../../models/bert"
@@ -169,13 +169,13 @@ def test_everything_tuned_needs_no_base(runs: dict[str, Path], tmp_path: Path) -
 
 
 def test_a_classifier_may_be_the_base_of_another(runs: dict[str, Path], reviews: Path, tmp_path: Path) -> None:
-    verbs.finetune(
+    clearformer.finetune(
         runs["lora"], labels=reviews, method="head", out=tmp_path / "run", settings=settings("head", 20), device="cpu"
     )
     merged, frozen = open_model(runs["lora"]).network, open_model(tmp_path / "run").network
     assert frozen.base.encoder.blocks[0].attn.qkv.weight.equal(merged.base.encoder.blocks[0].attn.qkv.weight)
     with pytest.raises(CheckpointError, match="has a prefix, which cannot be built into weights"):
-        verbs.finetune(runs["prefix"], labels=reviews, out=tmp_path / "no", device="cpu")
+        clearformer.finetune(runs["prefix"], labels=reviews, out=tmp_path / "no", device="cpu")
 
 
 def test_a_decoder_judges_by_its_last_token(words: Tokenizer, reviews: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_decoder_judges_by_its_last_token(words: Tokenizer, reviews: Path, tmp
     sizes = {"n_layers": 1, "d_model": 32, "d_ff": 46, "n_heads": 2, "max_length": 23, "dropout": 0.0}
     gpt = GPT(GPTConfig(vocab=words.vocab_size, tied=False, attention_dropout=0.0, **sizes))
     base = save_model(tmp_path / "gpt", gpt, words)
-    report = verbs.finetune(
+    report = clearformer.finetune(
         base, labels=reviews, out=tmp_path / "run", settings=[*settings("full"), "optim.lr=0.01"], device="cpu"
     )
     assert Recipe.read(tmp_path / "run" / "recipe.toml").model.pooling == "last"
@@ -235,7 +235,7 @@ def test_pairs_are_judged_together(tiny_bert: Path, tmp_path: Path) -> None:
     assert not swapped[0].allclose(swapped[1])
     with pytest.raises(DataError, match="run judges pairs of texts"):
         judge.classify(["the film"])
-    scores = verbs.evaluate_labels(tmp_path / "run", path, device="cpu")  # in the columns of the training
+    scores = clearformer.evaluate_labels(tmp_path / "run", path, device="cpu")  # in the columns of the training
     assert scores["examples"] == len(rows)
 
 
@@ -251,7 +251,7 @@ def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) ->
     assert high > 0.4 > -0.4 > low
     with pytest.raises(CheckpointError, match="gives values, not classes"):
         judge.classify(["a fine film"])
-    assert verbs.evaluate_labels(tmp_path / "run", path, device="cpu")["pearson"] > 0.9
+    assert clearformer.evaluate_labels(tmp_path / "run", path, device="cpu")["pearson"] > 0.9
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import clearformer
-from clearformer import launch, verbs
+from clearformer import auto_images, launch
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
@@ -128,7 +128,7 @@ def test_other_classes_get_another_head(run: Path, tmp_path: Path) -> None:
     for method in ("full", "head"):
         out = tmp_path / method
         settings = ["train.steps=60", "data.held_out=0.2", "data.held_out_test=0.2", "optim.lr=0.01", "train.tokens=31"]
-        report = verbs.finetune(run, images=tmp_path / "two.npz", method=method, out=out, settings=settings)
+        report = clearformer.finetune(run, images=tmp_path / "two.npz", method=method, out=out, settings=settings)
         assert report["test"]["accuracy"] > 0.9
         assert load(out).classes == ["down", "ring"]
         assert Recipe.read(out / "recipe.toml").image.mean == Recipe.read(run / "recipe.toml").image.mean
@@ -164,7 +164,7 @@ def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: 
     rng = np.random.default_rng(5)
     images = np.stack([draw(SHAPES[i % 2], rng) for i in range(60)])
     np.savez(tmp_path / "two.npz", images=images, labels=np.arange(60) % 2)
-    verbs.finetune(
+    clearformer.finetune(
         tmp_path / "base", images=tmp_path / "two.npz", method=method, out=tmp_path / "run", settings=settings
     )
     viewer, base = load(tmp_path / "run"), open_model(tmp_path / "base").network.state_dict()
@@ -184,7 +184,7 @@ def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: 
 
 def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Path) -> None:
     """Batch norms' statistics too: they are loaded with the base."""
-    chosen = verbs.auto_images.plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
+    chosen = auto_images.plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
     trainer, task = launch.set_up(chosen, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.train(task.steps(World()))
@@ -221,7 +221,7 @@ def test_bad_folders_are_said_in_a_sentence(tmp_path: Path) -> None:
         clearformer.train(recipe(broken), out=tmp_path / "run2", device="cpu")
     assert not (tmp_path / "run2" / "data" / "train.safetensors").exists()
     with pytest.raises(DataError, match="none of 6 pictures can be read"):
-        verbs.plan(images=broken)
+        clearformer.plan(images=broken)
 
 
 def test_damaged_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +240,7 @@ def test_damaged_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_strange_classes_are_named(run: Path, shapes: Path, tmp_path: Path) -> None:
     other = write_folder(tmp_path / "other", down=2, zebra=2)
     with pytest.raises(DataError, match="labels that training never sees: `zebra`"):
-        verbs.evaluate_images(run, other, device="cpu")
+        clearformer.evaluate_images(run, other, device="cpu")
     with pytest.raises(DataError, match="test has labels that training never sees: `zebra`"):
         clearformer.train(recipe(shapes, data={"test": {"path": str(other)}}), out=tmp_path / "run", device="cpu")
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
@@ -251,15 +251,15 @@ def test_strange_classes_are_named(run: Path, shapes: Path, tmp_path: Path) -> N
 
 def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: Path, reviews: Path) -> None:
     with pytest.raises(ConfigError, match="is a model for masked-lm"):
-        verbs.finetune(tiny_bert, images=shapes)
+        clearformer.finetune(tiny_bert, images=shapes)
     with pytest.raises(ConfigError, match="is a model for image-classification"):
-        verbs.finetune(run, labels=reviews)
+        clearformer.finetune(run, labels=reviews)
     with pytest.raises(ConfigError, match="takes no prefix"):
-        verbs.finetune(run, images=shapes, method="prefix")
+        clearformer.finetune(run, images=shapes, method="prefix")
     with pytest.raises(ConfigError, match="no layer `q` to adapt"):
-        verbs.finetune(run, images=shapes, method="lora", out=run.parent / "lora", device="cpu")
+        clearformer.finetune(run, images=shapes, method="lora", out=run.parent / "lora", device="cpu")
     assert not (run.parent / "lora").exists()
     with pytest.raises(ConfigError, match="a gpt is for causal-lm, not for pictures"):
-        verbs.plan(images=shapes, model="gpt")
+        clearformer.plan(images=shapes, model="gpt")
     with pytest.raises(ConfigError, match="is a classifier of pictures"):
-        verbs.evaluate_labels(run, reviews)
+        clearformer.evaluate_labels(run, reviews)

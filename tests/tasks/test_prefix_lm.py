@@ -7,7 +7,8 @@ from random import Random
 import pytest
 import torch
 
-from clearformer import launch, verbs
+import clearformer
+from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE
 from clearformer.generation.language import LanguageModel
@@ -70,7 +71,7 @@ def test_what_is_judged_is_what_comes_after_the_prefix(done: Path, lines: Path, 
     assert 0 < report["test"]["tokens"] < windows.n_tokens
     (places,) = windows.whole()
     assert report["test"]["tokens"] == int((windows.batch(places).labels != IGNORE).sum())
-    whole = verbs.evaluate_text(done, lines, device="cpu")  # each word of each line, as of any language model
+    whole = clearformer.evaluate_text(done, lines, device="cpu")  # each word of each line, as of any language model
     assert whole["tokens"] > 0
     assert whole["loss"] > report["test"]["loss"]  # what comes first is anybody's guess
 

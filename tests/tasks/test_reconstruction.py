@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch, verbs
+from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError
@@ -88,14 +88,14 @@ def test_validation_draws_the_same_noise_each_time(spots: Path, tmp_path: Path) 
 
 
 def test_verbs_take_it(run: Path, spots: Path, tmp_path: Path) -> None:
-    told = verbs.evaluate_images(run, spots, device="cpu")
+    told = clearformer.evaluate_images(run, spots, device="cpu")
     assert (told["images"], told["left_out"]) == (400, 0)
     assert told["error"] < 0.2
     with pytest.raises(CheckpointError, match="Hugging Face has no model of the kind `autoencoder`"):
         export_model(run, tmp_path / "out")
     with pytest.raises(CheckpointError, match="is an autoencoder of pictures, not a classifier"):
-        verbs.classify(run, ["x.png"])
+        clearformer.classify(run, ["x.png"])
     with pytest.raises(ConfigError, match="is an autoencoder of pictures, which finds no text likely"):
-        verbs.score(run, ["a text"])
+        clearformer.score(run, ["a text"])
     with pytest.raises(ConfigError, match="mixup mixes answers"):
         clearformer.train(recipe(spots, image={"augment": {"mixup": 0.2}}), out=tmp_path / "run", device="cpu")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch, verbs
+from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.loading import load, load_as
@@ -95,7 +95,7 @@ def test_batch_equals_singles_and_long_sentences_are_judged_whole(run: Path) -> 
 def test_evaluate_counts_words(run: Path, tmp_path: Path) -> None:
     rows = sentences(31, 9)
     (tmp_path / "test.conll").write_text(conll(rows))
-    scores = verbs.evaluate_labels(run, tmp_path / "test.conll", device="cpu")
+    scores = clearformer.evaluate_labels(run, tmp_path / "test.conll", device="cpu")
     assert scores["examples"] == sum(map(len, rows)) == sum(map(sum, scores["confusion"]))
     assert (scores["sentences"], scores["classes"]) == (31, ["A", "B", "O"])
     right = [
@@ -105,7 +105,7 @@ def test_evaluate_counts_words(run: Path, tmp_path: Path) -> None:
     assert 0 < scores["macro_f1"] <= 1
     swapped = "\n".join("".join(f"{label} {word}\n" for word, label in zip(row, tag(row))) + "\n" for row in rows)
     (tmp_path / "swapped.conll").write_text(swapped)
-    again = verbs.evaluate_labels(run, tmp_path / "swapped.conll", text_columns=1, label_column=0, device="cpu")
+    again = clearformer.evaluate_labels(run, tmp_path / "swapped.conll", text_columns=1, label_column=0, device="cpu")
     assert again == scores
 
 
@@ -113,7 +113,7 @@ def test_from_scratch_and_from_json_without_configuration(tmp_path: Path) -> Non
     path = tmp_path / "news.jsonl"
     lines = [json.dumps({"tokens": row, "labels": tag(row)}) for row in sentences(300, 5)]
     path.write_text("\n".join(lines))
-    recipe = verbs.plan(labels=path)
+    recipe = clearformer.plan(labels=path)
     assert (recipe.model.pooling, recipe.text.lowercase) == ("none", False)
     report = clearformer.train(labels=path, out=tmp_path / "run", settings=SMALL, device="cpu")
     assert report["test"]["accuracy"] > 0.9
@@ -142,11 +142,11 @@ def test_the_loss_is_a_mean_over_words(run: Path, news: Path) -> None:
 def test_mistakes_are_said(run: Path, news: Path, reviews: Path, tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.conll").write_text("the X O\nfilm X C\n")
     with pytest.raises(DataError, match="has labels that training never sees: `C`"):
-        verbs.evaluate_labels(run, tmp_path / "odd.conll", device="cpu")
+        clearformer.evaluate_labels(run, tmp_path / "odd.conll", device="cpu")
     with pytest.raises(DataError, match="test has labels that training never sees: `C`"):
         clearformer.finetune(tiny_bert, labels=news, test=tmp_path / "odd.conll", out=tmp_path / "no", device="cpu")
     with pytest.raises(DataError, match="labels no words"):
-        verbs.evaluate_labels(run, reviews, device="cpu")
+        clearformer.evaluate_labels(run, reviews, device="cpu")
     with pytest.raises(DataError, match="judges words, not pairs"):
         clearformer.classify(run, ["a film"], ["a plot"])
     with pytest.raises(ConfigError, match="is a classifier of words, which finds no text likely"):
@@ -192,7 +192,7 @@ def test_a_recurrent_network_learns_the_value_of_every_word(tmp_path: Path, cell
     (tmp_path / "test.conll").write_text(
         "\n".join("".join(f"{w} {y}\n" for w, y in zip(words, climb(words))) for words in test)
     )
-    scores = verbs.evaluate_labels(tmp_path / "run", tmp_path / "test.conll", device="cpu")
+    scores = clearformer.evaluate_labels(tmp_path / "run", tmp_path / "test.conll", device="cpu")
     squares = [
         (ours - right) ** 2 for words, row in zip(test, model.values(test)) for ours, right in zip(row, climb(words))
     ]
