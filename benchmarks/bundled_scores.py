@@ -15,7 +15,7 @@ from provenance import RESULTS, record, stamp
 from clearformer import evaluate, load
 from clearformer.data.sources import Tally, read_pairs
 from clearformer.evaluation.evaluate import evaluate as measure
-from clearformer.loading import DEFAULT, find
+from clearformer.loading.folders import DEFAULT, find
 from clearformer.prepare import examples, shares_of
 from clearformer.recipe import Recipe
 

@@ -23,9 +23,8 @@ from torch import nn
 from clearformer.checkpoint import RunFolder
 from clearformer.data.store import DocumentWriter
 from clearformer.data.streams import Streams
-from clearformer.loading import build_model
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, build_model
 from clearformer.tasks.causal_lm import TextSteps
 from clearformer.training.distributed import World
 from clearformer.training.feed import feed

@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from provenance import RESULTS, record, stamp
 
 from clearformer.data.batch import ImageBatch
-from clearformer.loading import build_model
-from clearformer.recipe import model_config
+from clearformer.recipe import build_model, model_config
 from clearformer.training.compiling import compiled
 
 SIZE, CLASSES, STEPS, REPEATS = 224, 1000, 20, 5

@@ -32,7 +32,7 @@ _WHERE = {
     "generate": "clearformer.verbs.generation:generate",
     "import_model": "clearformer.exchange:import_model",
     "inspect": "clearformer.inspection:inspect",
-    "load": "clearformer.loading:load",
+    "load": "clearformer.loading.handles:load",
     "merge": "clearformer.exchange:merge",
     "plan": "clearformer.verbs.training:plan",
     "plot": "clearformer.figures:plot",

@@ -14,7 +14,7 @@ from typing import Any
 
 from clearformer.data.sources import Tally
 from clearformer.errors import ConfigError
-from clearformer.loading import read_recipe
+from clearformer.loading.contents import read_recipe
 from clearformer.prepare import Shares, examples
 from clearformer.recipe import Recipe, model_key, override, presets, task_of
 from clearformer.registry import names

@@ -18,8 +18,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from clearformer.data.batch import blank
 from clearformer.errors import ConfigError
-from clearformer.loading import build_model, read_recipe
-from clearformer.recipe import Recipe, model_key, override, task_of
+from clearformer.loading.contents import read_recipe
+from clearformer.recipe import Recipe, build_model, model_key, override, task_of
 from clearformer.training.journal import console
 from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device

@@ -12,7 +12,7 @@ from typing import Any
 
 from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
-from clearformer.loading import read_recipe
+from clearformer.loading.contents import read_recipe
 from clearformer.recipe import Recipe, model_key, override, task_of
 from clearformer.registry import resolve
 from clearformer.training.journal import console

@@ -36,21 +36,11 @@ from clearformer.interop.huggingface.vocabulary import write_tokenizer
 from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import usual_image, write_image
 from clearformer.interop.torchvision import convert as torchvision
-from clearformer.loading import (
-    HINT,
-    build_model,
-    check_fit,
-    find,
-    foreign_recipe,
-    is_foreign,
-    is_pair,
-    is_seen,
-    open_model,
-    read_foreign,
-    read_pictured,
-)
+from clearformer.loading.contents import check_fit, foreign_recipe, is_pair, is_seen, read_foreign, read_pictured
+from clearformer.loading.folders import HINT, find, is_foreign
+from clearformer.loading.opening import open_model
 from clearformer.prepare import CLASSES, save_tokenizers
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, build_model
 from clearformer.text import Tokenizer
 from clearformer.tuning import adapters
 

@@ -15,7 +15,8 @@ from clearformer import plots
 from clearformer.claims import batch_norm, complexity, gradients, level_sets, optimizers, positions, schedules
 from clearformer.errors import ConfigError, suggest
 from clearformer.lens import embeddings, features, filters, grad_cam, rollout, shifts
-from clearformer.loading import load_eye, read_recipe
+from clearformer.loading.contents import read_recipe
+from clearformer.loading.handles import load_eye
 from clearformer.plots.style import suffix_of
 
 Name = str | Path

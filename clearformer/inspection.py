@@ -24,8 +24,9 @@ from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
 from clearformer.layers.receptive import Sight
 from clearformer.layers.recurrent import Step, Unrolled, Weights
-from clearformer.loading import build_model, bundled, read_recipe
-from clearformer.recipe import model_config, presets
+from clearformer.loading.contents import read_recipe
+from clearformer.loading.folders import bundled
+from clearformer.recipe import build_model, model_config, presets
 from clearformer.registry import names
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)

@@ -10,10 +10,12 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
-from clearformer.loading import Opened, build_model, fill, located, open_base, open_model, shaped
+from clearformer.loading.bases import fill, located, shaped
+from clearformer.loading.opened import Opened
+from clearformer.loading.opening import open_base, open_model
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.prepare import TOKENIZERS, discard
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import Task, begin
 from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
+from torch import nn
 
 from clearformer.config import Config
 from clearformer.data.pixels import ImageConfig
@@ -202,6 +203,11 @@ def preset(name: str, where: str) -> dict[str, Any]:
 def model_config(name: str) -> Any:
     """The configuration behind a preset's or a model kind's name."""
     return choose("model", {model_key(name): name}, "transformer", "[model]")
+
+
+def build_model(config: Any) -> nn.Module:
+    model: nn.Module = resolve("model", config.kind)(config)
+    return model
 
 
 def model_key(name: str) -> str:

@@ -16,7 +16,8 @@ from clearformer.errors import CheckpointError
 from clearformer.evaluation.evaluate import evaluate, score
 from clearformer.generation.translate import Translator
 from clearformer.launch import train
-from clearformer.loading import DEFAULT, load_as
+from clearformer.loading.folders import DEFAULT
+from clearformer.loading.handles import load_as
 from clearformer.recipe import Recipe
 
 TESTS = {

@@ -16,8 +16,10 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.exchange import export_model, import_model, merge, write_run
 from clearformer.interop.origin import Origin
-from clearformer.loading import build_model, foreign_recipe, load, open_model
-from clearformer.recipe import choose
+from clearformer.loading.contents import foreign_recipe
+from clearformer.loading.handles import load
+from clearformer.loading.opening import open_model
+from clearformer.recipe import build_model, choose
 from clearformer.text import TextConfig, train_tokenizer
 
 LINES = ["The dog sees a tree, it's 12 metres high.", "A man likes the river; a cat hears the book?", "Der Hund."] * 5

@@ -6,8 +6,7 @@ import torch
 import clearformer
 from clearformer.errors import ClearformerError
 from clearformer.inspection import inspect
-from clearformer.loading import build_model
-from clearformer.recipe import model_config, presets
+from clearformer.recipe import build_model, model_config, presets
 
 
 def test_a_layer_counted_by_hand() -> None:

@@ -7,7 +7,7 @@ import torch
 from clearformer import launch
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, ConfigError
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
 from clearformer.tasks.translation import spread
 from clearformer.training.distributed import World

@@ -25,7 +25,7 @@ def neighbours(
     from json import dumps
 
     from clearformer.generation.translate import Translator
-    from clearformer.loading import load_as
+    from clearformer.loading.handles import load_as
 
     found = load_as(Translator, model).neighbours(word, n)
     if json:

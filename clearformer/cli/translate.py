@@ -44,7 +44,8 @@ def translate(
     from json import dumps
 
     from clearformer.generation.translate import Translator
-    from clearformer.loading import DEFAULT, load_as
+    from clearformer.loading.folders import DEFAULT
+    from clearformer.loading.handles import load_as
 
     translator = load_as(Translator, model or DEFAULT, device)
     wanted = {

@@ -28,7 +28,7 @@ from clearformer.errors import CheckpointError, ClearformerError, ConfigError, I
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.evaluation.lengths import bleu_by_length
 from clearformer.generation.translate import Translator
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.prepare import test_pairs
 from clearformer.recipe import Recipe, task_of
 from clearformer.registry import resolve

@@ -16,7 +16,8 @@ from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
 from clearformer.generation.language import LanguageModel
-from clearformer.loading import Opened, habits, load_as
+from clearformer.loading.handles import load_as
+from clearformer.loading.opened import Opened, habits
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.prepare import is_prepared
 from clearformer.recipe import Recipe

@@ -17,9 +17,8 @@ from clearformer.data.framed import FullSentences, MaskedRows, SentencePairs, no
 from clearformer.data.sentences import Sentences, store_sentences
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
-from clearformer.loading import build_model
 from clearformer.objectives.masked_lm import asked_for, cross_entropy
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, build_model
 from clearformer.tasks.drawn import DrawnTask
 from clearformer.text import Tokenizer
 from clearformer.training.journal import console

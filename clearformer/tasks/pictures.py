@@ -19,7 +19,7 @@ from clearformer.data.image_store import ImageStore, ImageWriter
 from clearformer.data.labels import number_classes
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import DataError
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.prepare import CLASSES, is_prepared
 from clearformer.recipe import Recipe
 from clearformer.training.distributed import World

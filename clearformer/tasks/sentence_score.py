@@ -14,7 +14,7 @@ from clearformer.data.slips import Slips
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
 from clearformer.generation.scorer import SentenceScorer
-from clearformer.loading import load_as
+from clearformer.loading.handles import load_as
 from clearformer.objectives.masked_lm import cross_entropy
 from clearformer.recipe import Recipe
 from clearformer.tasks.drawn import DrawnTask

@@ -18,7 +18,7 @@ from clearformer.data.sound import SoundConfig
 from clearformer.data.wav import read_sound
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.metrics.wer import score_speech
-from clearformer.loading import load_as
+from clearformer.loading.handles import load_as
 from clearformer.objectives.ctc import ctc_loss
 from clearformer.prepare import is_prepared
 from clearformer.reading.best_path import best_path

@@ -11,7 +11,8 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.collate import TokenBatches
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.generation.translate import Translator
-from clearformer.loading import Opened, load_as
+from clearformer.loading.handles import load_as
+from clearformer.loading.opened import Opened
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.prepare import CorpusSteps, prepare, test_pairs
 from clearformer.recipe import Recipe

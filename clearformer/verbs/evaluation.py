@@ -18,7 +18,8 @@ from clearformer.evaluation.labels import score_pictures
 from clearformer.evaluation.metrics.wer import score_speech
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import load, load_as, read_recipe
+from clearformer.loading.contents import read_recipe
+from clearformer.loading.handles import load, load_as
 from clearformer.reading.coder import Coder
 from clearformer.reading.tagger import Tagger
 from clearformer.reading.transcriber import Transcriber

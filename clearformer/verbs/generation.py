@@ -11,7 +11,7 @@ from clearformer.generation.language import Continuation, LanguageModel, Score
 from clearformer.generation.masked import MaskedModel
 from clearformer.generation.reply import Reply
 from clearformer.generation.translate import Translator
-from clearformer.loading import USES, load, load_as
+from clearformer.loading.handles import USES, load, load_as
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.coder import Coder
 from clearformer.reading.tagger import Tagger

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clearformer.errors import DataError
-from clearformer.loading import load, load_as, load_encoder
+from clearformer.loading.handles import load, load_as, load_encoder
 from clearformer.reading.classifier import Classifier, Verdict
 from clearformer.reading.tagger import Tagger
 from clearformer.reading.transcriber import Transcriber

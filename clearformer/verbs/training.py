@@ -10,7 +10,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.labels import Column
 from clearformer.data.sources import Columns
 from clearformer.errors import ConfigError, suggest
-from clearformer.loading import find
+from clearformer.loading.folders import find
 from clearformer.recipe import Recipe
 from clearformer.tuning.methods import SAID, Method
 from clearformer.verbs.corpora import Corpus, Name, TextColumns, Texts, labelled, pictured, sources_of

@@ -24,8 +24,8 @@ from clearformer.data.pixels import ImageConfig
 from clearformer.exchange import import_model
 from clearformer.interop.pixels import write_image
 from clearformer.interop.torchvision.convert import export_weights
-from clearformer.loading import build_model, open_model
-from clearformer.recipe import model_config
+from clearformer.loading.opening import open_model
+from clearformer.recipe import build_model, model_config
 
 CliCall = Callable[..., Any]
 NAMES = ["dog", "cat", "tree"]

@@ -11,7 +11,7 @@ from clearformer.errors import CheckpointError
 from clearformer.exchange import import_model
 from clearformer.generation.chat import Chat
 from clearformer.interop.gguf_text import import_tokenizer
-from clearformer.loading import load
+from clearformer.loading.handles import load
 
 TOKENS = ["<|end|>", *"abc123ĠĊ!'s", "ab", "12", "Ġa", "ĠĠ", "Ġ1", "'s", "bc", "abc"]
 MERGES = ["Ġ a", "Ġ 1", "Ġ Ġ", "a b", "1 2", "' s", "b c"]

@@ -10,11 +10,10 @@ from torch import nn
 
 from clearformer.data.album import Album
 from clearformer.data.pixels import ImageConfig
-from clearformer.loading import build_model
 from clearformer.reading.coder import Coder
 from clearformer.reading.eye import Eye
 from clearformer.reading.viewer import Viewer
-from clearformer.recipe import choose
+from clearformer.recipe import build_model, choose
 
 CLASSES = ("cat", "dog", "owl")
 SMALL: dict[str, dict[str, Any]] = {

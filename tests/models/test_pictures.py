@@ -7,8 +7,7 @@ import torch
 
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import ConfigError
-from clearformer.loading import build_model
-from clearformer.recipe import model_config
+from clearformer.recipe import build_model, model_config
 from clearformer.registry import resolve
 
 # In torchvision's documentation; the ResNets for 32×32 in He et al. 2016, table 6, in millions.

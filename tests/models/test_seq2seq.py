@@ -14,7 +14,7 @@ from clearformer.data.batch import Batch
 from clearformer.errors import ConfigError
 from clearformer.generation.translate import Translator
 from clearformer.layers.cells import CELLS
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
 

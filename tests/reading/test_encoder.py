@@ -10,7 +10,7 @@ import torch
 
 import clearformer
 from clearformer.errors import CheckpointError, DataError
-from clearformer.loading import load_encoder
+from clearformer.loading.handles import load_encoder
 from clearformer.models.bert import Bert, BertConfig
 from clearformer.reading.encoder import Encoder
 from clearformer.text import TextConfig, train_tokenizer

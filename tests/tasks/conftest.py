@@ -12,7 +12,7 @@ from clearformer import launch
 from clearformer.checkpoint import RunFolder, load_tensors, save_tensors, weights_of, write_text
 from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.interop.origin import Origin
-from clearformer.loading import foreign_recipe
+from clearformer.loading.contents import foreign_recipe
 from clearformer.models.bert import Bert, BertConfig
 from clearformer.objectives.masked_lm import MaskedLM, MaskedLMConfig
 from clearformer.recipe import Recipe

@@ -13,8 +13,8 @@ from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import build_model, load, load_as
-from clearformer.recipe import Recipe
+from clearformer.loading.handles import load, load_as
+from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import begin
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics

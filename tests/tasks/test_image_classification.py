@@ -16,7 +16,8 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
-from clearformer.loading import load, open_model
+from clearformer.loading.handles import load
+from clearformer.loading.opening import open_model
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin

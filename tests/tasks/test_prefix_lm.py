@@ -12,7 +12,7 @@ from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE
 from clearformer.generation.language import LanguageModel
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.training.distributed import World

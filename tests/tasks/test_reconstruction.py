@@ -14,9 +14,9 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.exchange import export_model
-from clearformer.loading import build_model, load
+from clearformer.loading.handles import load
 from clearformer.reading.coder import Coder
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import begin
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

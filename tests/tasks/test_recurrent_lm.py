@@ -18,7 +18,7 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.batch import TextBatch
 from clearformer.data.store import DocumentStore
 from clearformer.generation.gaps import fill, repair
-from clearformer.loading import load
+from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.training.distributed import World

@@ -14,7 +14,7 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.generation.scorer import SentenceScorer
 from clearformer.inspection import inspect
-from clearformer.loading import load, load_as
+from clearformer.loading.handles import load, load_as
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 

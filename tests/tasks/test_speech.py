@@ -13,7 +13,7 @@ from clearformer import launch
 from clearformer.data.wav import read_sound
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.generation.translate import Translator
-from clearformer.loading import load, load_as
+from clearformer.loading.handles import load, load_as
 from clearformer.reading.transcriber import Transcriber
 from clearformer.recipe import Recipe, override
 

@@ -11,7 +11,7 @@ import clearformer
 from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.loading import load, load_as
+from clearformer.loading.handles import load, load_as
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe

@@ -9,8 +9,8 @@ from torch import Tensor
 from clearformer.checkpoint import load_weights
 from clearformer.data.batch import TextBatch
 from clearformer.interop.huggingface.convert import import_any
-from clearformer.loading import build_model
 from clearformer.models.gpt import GPT
+from clearformer.recipe import build_model
 
 B, T = 2, 5
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from clearformer.checkpoint import weights_of
 from clearformer.interop.torchvision.convert import export_weights
-from clearformer.loading import build_model
-from clearformer.recipe import model_config
+from clearformer.recipe import build_model, model_config
 
 ANSWERS = Path(__file__).with_name("answers.json")
 CLASSES, PICTURES = 17, 2

@@ -13,8 +13,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.pickled import read_pickle
 from clearformer.interop.torchvision.convert import export_weights, import_weights
-from clearformer.loading import build_model
-from clearformer.recipe import model_config
+from clearformer.recipe import build_model, model_config
 from clearformer.registry import resolve
 
 CIFAR = Path(__file__).parents[4] / "shared/data/cifar10-resnet-weights"

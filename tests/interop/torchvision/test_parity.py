@@ -10,7 +10,7 @@ from torch import Tensor
 from clearformer.checkpoint import load_weights, weights_of
 from clearformer.data.batch import ImageBatch
 from clearformer.interop.torchvision.convert import export_weights, import_weights
-from clearformer.loading import build_model
+from clearformer.recipe import build_model
 
 from .make_answers import ANSWERS, CASES, our_config, pictures, ruled, signature
 

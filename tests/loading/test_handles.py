@@ -1,4 +1,4 @@
-"""Folders that Hugging Face's libraries wrote, opened as if they were ours."""
+"""Models that Hugging Face's libraries wrote, ready for use: they say what they say there."""
 
 from collections.abc import Callable
 from itertools import takewhile
@@ -8,10 +8,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
-from clearformer.errors import CheckpointError
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
-from clearformer.loading import Opened, find, load, open_model
+from clearformer.loading.handles import load
 
 TEXTS = ["the dog sees a tree", "a man", "the cat likes the river book dog dog"]
 
@@ -55,39 +54,3 @@ def test_a_language_model_from_hugging_face_goes_on_as_it_does_there(hub: Hub, k
         ids = torch.tensor([tok(text)["input_ids"]])
         said = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=13, do_sample=False)[0]
         assert told[0].tokens == written(said[ids.size(1) :])
-
-
-def test_a_folder_is_opened_for_whoever_goes_on_with_it(hub: Hub) -> None:
-    opened = open_model(hub("bert"))
-    assert isinstance(opened, Opened)
-    assert (opened.config.kind, opened.config.d_model, opened.name) == ("bert", 14, "hub")
-    assert opened.recipe.data is None
-    assert opened.recipe.origin is not None
-    assert opened.recipe.origin.source == "hub"
-    assert len(opened.tokenizers) == 1
-    assert type(opened.network.encoder.blocks[0].mlp.up).__name__ == "Linear"  # not packed: it can be trained
-
-
-@pytest.mark.parametrize(("more", "fits"), [(3, True), (4, False)])
-def test_a_tokenizer_may_be_smaller_than_the_table_but_not_larger(hub: Hub, more: int, fits: bool) -> None:
-    path = hub("gpt2", more=more)
-    if fits:
-        assert load(path).tokenizer.vocab_size == 21
-        return
-    with pytest.raises(CheckpointError, match="the tokenizer has 22 entries, the model 21"):
-        load(path)
-
-
-def test_folders_that_cannot_be_opened_say_why(hub: Hub, tmp_path: Path) -> None:
-    path = hub("bert")
-    with pytest.raises(CheckpointError, match=r"is a model for masked-lm.*\n?hint"):
-        load(path)
-    (path / "model.safetensors").rename(path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"a pickle, which is not opened here\nhint: .*clearformer import"):
-        load(path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"has no recipe.toml\nhint: .*--out folder.*config.json"):
-        find(tmp_path / "empty")
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(CheckpointError, match=r"is a file, not a folder\nhint: .*clearformer import"):
-        find(tmp_path / "model.gguf")
