@@ -16,11 +16,12 @@ from clearformer.cli.options import (
     Labels,
     LengthPenalty,
     Model,
+    Pairs,
     TextColumns,
     columns,
     corpus,
     files,
-    one_column,
+    label_column,
     text_columns,
 )
 
@@ -28,9 +29,7 @@ from clearformer.cli.options import (
 @app.command()
 def evaluate(
     model: Model,
-    pairs: Annotated[
-        str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
-    ] = None,
+    pairs: Pairs = None,
     text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
     labels: Labels = None,
     images: Images = None,
@@ -40,7 +39,7 @@ def evaluate(
     refs: Annotated[list[Path], typer.Option("--refs", metavar="FILE", help="More references; repeatable.")] = [],  # noqa: B006
     column: ColumnPair = "0,1",
     text_column: TextColumns = None,
-    label_column: LabelColumn = None,
+    label: LabelColumn = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     tokenize: Annotated[
@@ -75,8 +74,7 @@ def evaluate(
             "give --pairs test.tsv, --text book.txt, --labels test.tsv, --images folder or --recordings test.tsv",
         )
     if labels is not None:
-        place = None if label_column is None else one_column(label_column)
-        texts = text_columns(text_column)
+        texts, place = text_columns(text_column), label_column(label)
         tell(evaluation.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
     elif images is not None:
         tell(evaluation.evaluate_images(model, images, device=device), json)

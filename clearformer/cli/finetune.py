@@ -14,13 +14,14 @@ from clearformer.cli.options import (
     Labels,
     Model,
     Out,
+    Pairs,
     Set,
     Test,
     TextColumns,
     Valid,
     columns,
     corpus,
-    one_column,
+    label_column,
     text_columns,
 )
 
@@ -28,9 +29,7 @@ from clearformer.cli.options import (
 @app.command()
 def finetune(
     model: Model,
-    pairs: Annotated[
-        str | None, typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
-    ] = None,
+    pairs: Pairs = None,
     labels: Labels = None,
     images: Images = None,
     method: Annotated[
@@ -40,7 +39,7 @@ def finetune(
     test: Test = None,
     column: ColumnPair = "0,1",
     text_column: TextColumns = None,
-    label_column: LabelColumn = None,
+    label: LabelColumn = None,
     out: Out = None,
     settings: Set = [],  # noqa: B006
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the fine-tuning in --out.")] = False,
@@ -77,7 +76,7 @@ def finetune(
         test=split(test),
         columns=columns(column),
         text_columns=text_columns(text_column),
-        label_column=None if label_column is None else one_column(label_column),
+        label_column=label_column(label),
         out=out,
         settings=settings,
         resume=resume,

@@ -14,7 +14,8 @@ Model = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model.")
 ]
 Pairs = Annotated[
-    str, typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files.")
+    str | None,
+    typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files."),
 ]
 Valid = Annotated[
     str | None,
@@ -77,6 +78,10 @@ def text_columns(text: str | None) -> int | str | tuple[int | str, int | str] | 
     if len(parts) > 2 or "" in parts:
         raise ConfigError(f"--text-columns {text}: expected one column, or two", "for example 0, sentence, or 3,4")
     return (parts[0], parts[1]) if len(parts) == 2 else parts[0] if parts else None
+
+
+def label_column(text: str | None) -> int | str | None:
+    return None if text is None else one_column(text)
 
 
 def one_column(text: str) -> int | str:

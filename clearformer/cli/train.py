@@ -15,6 +15,7 @@ from clearformer.cli.options import (
     LabelColumn,
     Labels,
     Out,
+    Pairs,
     Set,
     Test,
     TextColumns,
@@ -22,7 +23,7 @@ from clearformer.cli.options import (
     columns,
     corpus,
     files,
-    one_column,
+    label_column,
     text_columns,
 )
 
@@ -30,10 +31,7 @@ from clearformer.cli.options import (
 @app.command()
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe, a TOML file.")] = None,
-    pairs: Annotated[
-        str | None,
-        typer.Option(metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files."),
-    ] = None,
+    pairs: Pairs = None,
     text: Annotated[
         str | None,
         typer.Option(metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
@@ -44,7 +42,7 @@ def train(
     test: Test = None,
     column: ColumnPair = "0,1",
     text_column: TextColumns = None,
-    label_column: LabelColumn = None,
+    label: LabelColumn = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", metavar="MODEL", help="A preset, such as transformer-small, or a kind of model."),
@@ -97,7 +95,7 @@ def train(
         "test": split(test),
         "columns": columns(column),
         "text_columns": text_columns(text_column),
-        "label_column": None if label_column is None else one_column(label_column),
+        "label_column": label_column(label),
         "model": model,
         "settings": settings,
         "device": device,
