@@ -22,7 +22,7 @@ RANKS = [
     ["prepare", "diagnosis", "claims"],
     ["loading"],
     ["tasks"],
-    ["launch", "inspection", "auto", "auto_labels", "auto_images", "exchange", "figures"],
+    ["launch", "inspection", "auto", "exchange", "figures"],
     ["verbs", "showcase"],
     ["comparison"],
     ["serve"],

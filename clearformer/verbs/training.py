@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearformer import auto, auto_images, auto_labels, launch
+from clearformer import launch
+from clearformer.auto.images import plan_finetune_images, plan_images
+from clearformer.auto.labels import plan_finetune_labels, plan_labels
+from clearformer.auto.pairs import plan_finetune_pairs, plan_pairs
+from clearformer.auto.text import plan_text
 from clearformer.checkpoint import RunFolder
 from clearformer.data.labels import Column
 from clearformer.data.sources import Columns
 from clearformer.errors import ConfigError, suggest
 from clearformer.loading.folders import find
-from clearformer.recipe import Recipe
+from clearformer.recipe import Recipe, model_key
 from clearformer.tuning.methods import SAID, Method
 from clearformer.verbs.corpora import Corpus, Name, TextColumns, Texts, labelled, pictured, sources_of
 
@@ -50,22 +54,22 @@ def plan(
             "a recipe says where its data is; two aligned files are joined by a comma: --pairs train.en,train.de",
         )
     if recipe is not None:
-        chosen = [f"model.{auto.model_key(model)}={model}"] if model else []
+        chosen = [f"model.{model_key(model)}={model}"] if model else []
         return Recipe.read(Path(recipe), [*chosen, *settings])
     if text is not None:
         paths = {split: [corpus] if isinstance(corpus, str | Path) else corpus for split, corpus in corpora.items()}
         files = {split: {"path": tuple(map(Path, corpus))} for split, corpus in paths.items()}
-        return auto.plan_text(files, model, settings, device)
+        return plan_text(files, model, settings, device)
     if labels is not None:
-        return auto_labels.plan_labels(labelled(corpora, text_columns, label_column), model, settings, device)
+        return plan_labels(labelled(corpora, text_columns, label_column), model, settings, device)
     if images is not None:
-        return auto_images.plan_images(pictured(corpora), model, settings, device)
+        return plan_images(pictured(corpora), model, settings, device)
     if pairs is None:
         raise ConfigError(
             "there is nothing to train on",
             "give a recipe, --pairs train.tsv, --text book.txt, --labels reviews.tsv or --images folder",
         )
-    return auto.plan(sources_of(corpora, columns), model, settings, device)
+    return plan_pairs(sources_of(corpora, columns), model, settings, device)
 
 
 def train(
@@ -154,11 +158,11 @@ def finetune(
         chosen = saved_recipe(out, settings)
     elif labels is not None:
         sources = labelled(corpora, text_columns, label_column)
-        chosen = auto_labels.plan_finetune_labels(start, sources, method, settings, device)
+        chosen = plan_finetune_labels(start, sources, method, settings, device)
     elif images is not None:
-        chosen = auto_images.plan_finetune_images(start, pictured(corpora), method, settings, device)
+        chosen = plan_finetune_images(start, pictured(corpora), method, settings, device)
     else:
-        chosen = auto.plan_finetune(start, sources_of(corpora, columns), settings, device, method)
+        chosen = plan_finetune_pairs(start, sources_of(corpora, columns), settings, device, method)
     return run(
         chosen,
         Path(out) if out else default_folder(chosen, start.name),

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import auto_labels, launch
+from clearformer import launch
+from clearformer.auto.labels import plan_finetune_labels
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
@@ -53,7 +54,7 @@ def settings(method: str, steps: int = 120) -> list[str]:
 
 def plan(base: Path, reviews: Path, method: str, *more: str, steps: int = 60) -> Recipe:
     sources = {"train": {"path": reviews}}
-    return auto_labels.plan_finetune_labels(base, sources, method, [*settings(method, steps), *more], "cpu")
+    return plan_finetune_labels(base, sources, method, [*settings(method, steps), *more], "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 import clearformer
-from clearformer import auto_images, launch
+from clearformer import launch
+from clearformer.auto.images import plan_finetune_images
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
@@ -185,7 +186,7 @@ def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: 
 
 def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Path) -> None:
     """Batch norms' statistics too: they are loaded with the base."""
-    chosen = auto_images.plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
+    chosen = plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
     trainer, task = launch.set_up(chosen, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.train(task.steps(World()))

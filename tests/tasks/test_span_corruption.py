@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import clearformer
-from clearformer import auto, launch
+from clearformer import launch
+from clearformer.auto.pairs import plan_finetune_pairs
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE, Batch
 from clearformer.errors import DataError
@@ -160,7 +161,7 @@ def test_a_pretrained_t5_learns_a_task_that_the_recipe_names(counting: Path, tmp
     model.prefix = ""
     assert model.score(["eleven ten two"], ["three"]) == asked
     assert model.score(["two"], ["three"]) != asked
-    again = auto.plan_finetune(tmp_path / "run", {"train": {"path": pairs}}, [])
+    again = plan_finetune_pairs(tmp_path / "run", {"train": {"path": pairs}}, [])
     assert again.data.prefix == "eleven ten"
 
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from clearformer import auto
+from clearformer.auto import pairs
+from clearformer.auto.pairs import plan_finetune_pairs, plan_pairs
 from clearformer.errors import ConfigError
 
 SOURCES: dict[str, dict[str, Any]] = {"train": {"path": "pairs.tsv"}}
@@ -12,20 +13,20 @@ SOURCES: dict[str, dict[str, Any]] = {"train": {"path": "pairs.tsv"}}
 @pytest.fixture
 def surveyed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say how large the corpus is, instead of reading one."""
-    return lambda n_pairs, n_chars=40: monkeypatch.setattr(auto, "survey", lambda recipe: (n_pairs, n_pairs * n_chars))
+    return lambda n_pairs, n_chars=40: monkeypatch.setattr(pairs, "survey", lambda recipe: (n_pairs, n_pairs * n_chars))
 
 
 @pytest.mark.parametrize(("n_pairs", "size"), [(11, "tiny"), (2_001, "tiny"), (100_003, "small"), (5_000_011, "base")])
 def test_larger_corpora_get_larger_models(surveyed: Any, n_pairs: int, size: str) -> None:
     surveyed(n_pairs)
-    assert auto.plan(SOURCES, None, []).model.preset == f"transformer-{size}"
+    assert plan_pairs(SOURCES, None, []).model.preset == f"transformer-{size}"
 
 
 def test_vocabulary_and_batch_grow_and_dropout_and_passes_shrink(surveyed: Any) -> None:
     plans = []
     for n_pairs in (1_009, 10_007, 100_003, 1_000_003, 10_000_019):
         surveyed(n_pairs)
-        recipe = auto.plan(SOURCES, None, [])
+        recipe = plan_pairs(SOURCES, None, [])
         passes = recipe.train.steps * recipe.train.tokens / n_pairs
         plans.append((recipe.text.vocab_size, recipe.train.tokens, -recipe.model.dropout, -passes))
     for measure in zip(*plans):
@@ -35,12 +36,12 @@ def test_vocabulary_and_batch_grow_and_dropout_and_passes_shrink(surveyed: Any) 
 def test_about_so_many_passes(surveyed: Any) -> None:
     """20,000 pairs of 80 characters, hence 20 pieces: 60 passes are 24 million pieces in steps of 4096, 90 % full."""
     surveyed(20_000, 80)
-    assert auto.plan(SOURCES, None, []).train.steps == 6500
+    assert plan_pairs(SOURCES, None, []).train.steps == 6500
 
 
 def test_settings_win_and_are_said(surveyed: Any, capsys: pytest.CaptureFixture[str]) -> None:
     surveyed(101)
-    recipe = auto.plan(SOURCES, "transformer-small", ["train.steps=123", "model.d_ff=77", "optim.lr=0.5"], "cpu")
+    recipe = plan_pairs(SOURCES, "transformer-small", ["train.steps=123", "model.d_ff=77", "optim.lr=0.5"], "cpu")
     assert (recipe.train.steps, recipe.model.d_ff, recipe.model.d_model, recipe.optim.lr) == (123, 77, 256, 0.5)
     said = capsys.readouterr().err.replace("\n", " ")
     for word in ("101 pairs", "transformer-small", "123 steps", "0.5", "cpu"):
@@ -49,32 +50,32 @@ def test_settings_win_and_are_said(surveyed: Any, capsys: pytest.CaptureFixture[
 
 def test_a_vocabulary_of_our_choice_may_come_out_smaller_but_not_one_asked_for(surveyed: Any) -> None:
     surveyed(101)
-    assert not auto.plan(SOURCES, None, []).text.strict
-    assert auto.plan(SOURCES, None, ["text.vocab_size=5000"]).text.strict
+    assert not plan_pairs(SOURCES, None, []).text.strict
+    assert plan_pairs(SOURCES, None, ["text.vocab_size=5000"]).text.strict
 
 
 def test_a_misspelt_key_is_found_before_the_corpus_is_read() -> None:
     with pytest.raises(ConfigError, match=r"(?s)no key `step`.*did you mean `steps`"):
-        auto.plan({"train": {"path": "there-is-no-such-file.tsv"}}, None, ["train.step=3"])
+        plan_pairs({"train": {"path": "there-is-no-such-file.tsv"}}, None, ["train.step=3"])
 
 
 def test_sizes_that_fit_the_chosen_preset_are_taken(surveyed: Any) -> None:
     """36 is a multiple of tiny's four heads, though not of the eight of a plain Transformer."""
     surveyed(101)
-    assert auto.plan(SOURCES, None, ["model.d_model=36"]).model.n_heads == 4
+    assert plan_pairs(SOURCES, None, ["model.d_model=36"]).model.n_heads == 4
 
 
 def test_a_kind_of_model_is_a_name_as_good_as_a_preset(surveyed: Any) -> None:
     surveyed(101)
-    for recipe in (auto.plan(SOURCES, "transformer", []), auto.plan(SOURCES, None, ["model.kind=transformer"])):
+    for recipe in (plan_pairs(SOURCES, "transformer", []), plan_pairs(SOURCES, None, ["model.kind=transformer"])):
         assert (recipe.model.preset, recipe.model.d_model) == (None, 512)
 
 
 def test_finetuning_keeps_what_belongs_to_the_weights(surveyed: Any, tmp_path: Path) -> None:
     surveyed(503)
-    old = auto.plan(SOURCES, None, ["model.d_model=44", "text.lowercase=true", "decode.beam=7", "optim.lr=0.02"])
+    old = plan_pairs(SOURCES, None, ["model.d_model=44", "text.lowercase=true", "decode.beam=7", "optim.lr=0.02"])
     (tmp_path / "recipe.toml").write_text(old.dump(), encoding="utf-8")
-    new = auto.plan_finetune(tmp_path, {"train": {"path": "more.tsv"}}, ["train.patience=3"])
+    new = plan_finetune_pairs(tmp_path, {"train": {"path": "more.tsv"}}, ["train.patience=3"])
     assert (new.model, new.text, new.decode) == (old.model, old.text, old.decode)
     assert new.data.train.path == Path("more.tsv")
     assert (new.optim.lr, new.train.patience) == (pytest.approx(0.002), 3)
