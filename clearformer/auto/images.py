@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from clearformer.auto.tuned import built_on, gentle
 from clearformer.data.batch import blank
 from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
@@ -131,8 +132,7 @@ def plan_finetune_images(
         "image": image | {"augment": augment},
         "model": kept,
         "objective": {"kind": "image-classification", "label_smoothing": 0.1},
-        "tuning": {"method": method, "base": str(start.resolve())},
-        **({} if old.origin is None else {"origin": tables["origin"]}),
+        **built_on(start, old, method),
     }
     draft = Recipe.parse(override(table, settings), "--set")
     network = outline(draft.model)
@@ -141,12 +141,7 @@ def plan_finetune_images(
     n = survey(draft).n
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     steps = int(max(50, round(passes * n / ROWS, -1)))
-    lr = rate_for(method, width_of(network))
-    table |= {
-        "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.999], "weight_decay": 0.01},
-        "schedule": {"kind": "linear", "warmup": max(5, steps // 10)},
-        "train": {"tokens": ROWS, "steps": steps, **rounds(steps, min(passes, 15)), "patience": 5, "ema": 0.0},
-    }
+    table |= gentle(rate_for(method, width_of(network)), ROWS, steps, passes)
     recipe = Recipe.parse(override(table, settings), "--set")
     console.print(
         f"{n:,} pictures: {SAID[method]} on {start}, {recipe.train.tokens:,} a step, {recipe.train.steps:,} steps, "

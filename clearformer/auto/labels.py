@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearformer.auto.tuned import built_on, gentle
 from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
@@ -108,19 +109,13 @@ def plan_finetune_labels(
             "base": config.model_dump(mode="json", exclude_none=True),
         },
         "objective": {"kind": OBJECTIVES[by_word]},
-        "tuning": {"method": method, "base": str(start.resolve())},
+        **built_on(start, old, method),
     }
-    if old.origin is not None:
-        table["origin"] = old.tables()["origin"]
     n, n_chars = survey_labels(Recipe.parse(override(table, settings), "--set"))
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
     steps = int(max(50, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))
-    table |= {
-        "optim": {"kind": "adamw", "lr": rate_for(method, config.d_model), "betas": [0.9, 0.999], "weight_decay": 0.01},
-        "schedule": {"kind": "linear", "warmup": max(5, steps // 10)},
-        "train": {"tokens": tokens, "steps": steps, **rounds(steps, min(passes, 15)), "patience": 5, "ema": 0.0},
-    }
+    table |= gentle(rate_for(method, config.d_model), tokens, steps, passes)
     recipe = Recipe.parse(override(table, settings), "--set")
     per_step = recipe.train.tokens * recipe.train.accumulation
     passes = max(1, round(recipe.train.steps * per_step / (n * mean_tokens(n, n_chars))))

@@ -92,9 +92,9 @@ def plan_pairs(
 def plan_finetune_pairs(
     start: Path,
     sources: Mapping[str, Mapping[str, Any]],
+    method: Method,
     settings: Sequence[str],
     device: str = "auto",
-    method: Method = "full",
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)

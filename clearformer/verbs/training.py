@@ -162,7 +162,7 @@ def finetune(
     elif images is not None:
         chosen = plan_finetune_images(start, pictured(corpora), method, settings, device)
     else:
-        chosen = plan_finetune_pairs(start, sources_of(corpora, columns), settings, device, method)
+        chosen = plan_finetune_pairs(start, sources_of(corpora, columns), method, settings, device)
     return run(
         chosen,
         Path(out) if out else default_folder(chosen, start.name),

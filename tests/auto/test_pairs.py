@@ -75,7 +75,7 @@ def test_finetuning_keeps_what_belongs_to_the_weights(surveyed: Any, tmp_path: P
     surveyed(503)
     old = plan_pairs(SOURCES, None, ["model.d_model=44", "text.lowercase=true", "decode.beam=7", "optim.lr=0.02"])
     (tmp_path / "recipe.toml").write_text(old.dump(), encoding="utf-8")
-    new = plan_finetune_pairs(tmp_path, {"train": {"path": "more.tsv"}}, ["train.patience=3"])
+    new = plan_finetune_pairs(tmp_path, {"train": {"path": "more.tsv"}}, "full", ["train.patience=3"])
     assert (new.model, new.text, new.decode) == (old.model, old.text, old.decode)
     assert new.data.train.path == Path("more.tsv")
     assert (new.optim.lr, new.train.patience) == (pytest.approx(0.002), 3)

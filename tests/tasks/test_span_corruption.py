@@ -161,7 +161,7 @@ def test_a_pretrained_t5_learns_a_task_that_the_recipe_names(counting: Path, tmp
     model.prefix = ""
     assert model.score(["eleven ten two"], ["three"]) == asked
     assert model.score(["two"], ["three"]) != asked
-    again = plan_finetune_pairs(tmp_path / "run", {"train": {"path": pairs}}, [])
+    again = plan_finetune_pairs(tmp_path / "run", {"train": {"path": pairs}}, "full", [])
     assert again.data.prefix == "eleven ten"
 
 
