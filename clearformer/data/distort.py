@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from clearformer.config import Config
+from clearformer.layers.masks import within
 
 
 class DistortConfig(Config):
@@ -59,7 +60,3 @@ def stretches(size: int, lengths: Tensor, n: int, widest: int) -> Tensor:
     starts = (torch.rand(len(lengths), n, device=lengths.device) * lengths[:, None]).long()[:, :, None]  # (B, n, 1)
     widths = torch.randint(widest + 1, starts.shape, device=lengths.device)
     return ((starts <= place) & (place < starts + widths)).any(1)
-
-
-def within(size: int, lengths: Tensor) -> Tensor:
-    return torch.arange(size, device=lengths.device) < lengths[:, None]

@@ -21,6 +21,7 @@ from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, widen, write
 from clearformer.generation.sampling import dice, repetition, sampler
 from clearformer.generation.translate import by_length, refuse_string
+from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.text.tokenizer import TextStream
 
@@ -182,7 +183,7 @@ class LanguageModel:
         tokens = torch.full((len(prompts), int(lengths.max())), self.tokenizer.pad_id)
         for i, prompt in enumerate(prompts):
             tokens[i, : len(prompt) - 1] = torch.tensor(prompt[:-1], dtype=torch.long)
-        mask = torch.arange(tokens.size(1)) < lengths[:, None]
+        mask = within(tokens.size(1), lengths)
         state = self.model.start(tokens.to(self.device), None if mask.all() else mask.to(self.device))
         last = torch.tensor([prompt[-1] for prompt in prompts], device=self.device)
         limits = torch.tensor([self.limit(prompt, decode) for prompt in prompts], device=self.device)

@@ -22,6 +22,7 @@ from clearformer.errors import DataError
 from clearformer.generation.decode import NEVER, widen
 from clearformer.generation.language import Score
 from clearformer.generation.translate import by_length, refuse_string
+from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -158,7 +159,7 @@ class MaskedModel:
             T = max(len(row.tokens) for row in some)
             lengths = torch.tensor([len(row.tokens) for row in some])
             padded = torch.tensor([row.tokens + [self.tokenizer.pad_id] * (T - len(row.tokens)) for row in some])
-            batch = EncoderBatch(padded, torch.arange(T) < lengths[:, None]).to(self.device)
+            batch = EncoderBatch(padded, within(T, lengths)).to(self.device)
             places = torch.tensor([row.place for row in some], device=self.device)
             asked = self.model.hidden(batch)[torch.arange(len(some), device=self.device), places]  # (B, D)
             yield numbers, widen(self.model.head(asked)).log_softmax(-1)

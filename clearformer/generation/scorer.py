@@ -10,6 +10,7 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.generation.decode import widen
 from clearformer.generation.language import Score
 from clearformer.generation.translate import by_length, refuse_string
+from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
 BUDGET = 4096  # tokens computed at once
@@ -39,7 +40,7 @@ class SentenceScorer:
             lengths = torch.tensor([len(ids[row]) for row in rows])
             T = int(lengths.max())
             tokens = torch.tensor([ids[row] + [self.tokenizer.pad_id] * (T - len(ids[row])) for row in rows])
-            batch = EncoderBatch(tokens, torch.arange(T) < lengths[:, None]).to(self.device)
+            batch = EncoderBatch(tokens, within(T, lengths)).to(self.device)
             answers = self.model.next_sentence(self.model.pooled(self.model.hidden(batch)))  # (B, 2)
             for row, value in zip(rows, widen(answers).log_softmax(-1)[:, 0].tolist()):
                 results[row] = Score(texts[row], value, 1)

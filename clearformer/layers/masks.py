@@ -110,3 +110,8 @@ class Ancestors(Mask):
 
     def dense(self, T: int, S: int, device: torch.device) -> Tensor:
         return self.table[:, None]
+
+
+def within(size: int, lengths: Tensor) -> Tensor:
+    """Rows of these lengths (B,), padded to one size: True at what is real, as Padding takes it, (B, size)."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]

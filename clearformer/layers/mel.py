@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from clearformer.layers.masks import within
 from clearformer.layers.recurrent import own_precision
 
 FLOOR = 6.0  # bels: what is 60 decibels below the loudest is silence
@@ -53,7 +54,7 @@ class LogMel(nn.Module):
         lengths = 1 + lengths // self.hop
         with own_precision(waves.device.type):
             power = self.power(waves)  # (B, T, M)
-            real = torch.arange(power.size(1), device=waves.device) < lengths[:, None]
+            real = within(power.size(1), lengths)
             power = power * real[:, :, None]
             loudest = power.amax((1, 2), keepdim=True).clamp(min=1e-10)
             frames = 1 + 2 * (power / loudest).clamp(min=10**-FLOOR).log10() / FLOOR

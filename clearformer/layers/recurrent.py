@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from clearformer.layers.cells import CELLS
+from clearformer.layers.masks import within
 
 
 class Unrolled(nn.Module):
@@ -63,7 +64,7 @@ class Unrolled(nn.Module):
         return self(x, None, lengths)[0]
 
     def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        real = None if lengths is None else torch.arange(x.size(1), device=x.device) < lengths.to(x.device)[:, None]
+        real = None if lengths is None else within(x.size(1), lengths.to(x.device))
         last: list[Tensor] = []
         for layer in range(self.n_layers):
             x = F.dropout(x, self.dropout, self.training and layer > 0)

@@ -6,9 +6,10 @@ h = gelu(norm(conv(x)))        5 moments wide; each keeps one of every `stride`
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from clearformer.layers.masks import within
 
 WIDTH = 5
 
@@ -29,8 +30,7 @@ class Subsample(nn.Module):
         for conv, norm, stride in zip(self.convs, self.norms, self.strides):
             lengths = shortened(lengths, stride)
             x = self.dropout(F.gelu(norm(conv(x.mT).mT)))
-            real = torch.arange(x.size(1), device=x.device) < lengths[:, None]
-            x = x * real[:, :, None]  # zeros, as beyond the ends of a row that stands alone
+            x = x * within(x.size(1), lengths)[:, :, None]  # zeros, as beyond the ends of a row that stands alone
         return x, lengths
 
 
