@@ -84,6 +84,21 @@ def test_more_steps_go_on(pairs, tmp_path):
     assert Recipe.read(tmp_path / "recipe.toml").train.steps == 6
 
 
+def test_a_spent_budget_is_still_judged_and_reported(pairs, tmp_path):
+    """Cut off after the checkpoint of step 2, and given no more than that when it is resumed."""
+    run = RunFolder(tmp_path)
+    trainer, task = launch.set_up(recipe(pairs), run, torch.device("cpu"), World(), None)
+    trainer.progress.seconds = 0.5
+    for batches, count in (task.steps(World()).load(0, i, World()) for i in range(2)):
+        trainer.step(batches, count)
+    trainer.save()
+    run.recipe.write_text(task.recipe.dump())
+    report = launch.train(recipe(pairs, max_tokens=1), tmp_path, resume=True, device="cpu")
+    assert (report["steps"], report["best_step"]) == (2, 2)
+    assert report["valid"].keys() == {"loss", "bleu", "chrf"}
+    assert load(tmp_path).translate(["abc1"])
+
+
 def test_float64_is_float64_throughout(pairs, tmp_path):
     launch.train(recipe(pairs, precision="float64"), tmp_path, device="cpu")
     tensors, _ = load_tensors(tmp_path / "last.safetensors")

@@ -92,6 +92,7 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best
+    judged: int = 0  # the step of the last validation
     scores: dict[str, float] = field(default_factory=dict)
 
 
@@ -139,6 +140,11 @@ class Trainer:
         self.meter.start()
         try:
             with ctrl_c() as interrupted:
+                if self.is_spent and at.judged < at.step:  # resumed when nothing was left but this
+                    self.judge(journal)
+                    at.seconds = time.monotonic() - clock
+                    journal.sync()
+                    self.save()
                 for batches, count in feed(steps, at, n_steps, self.world, self.device):
                     self.meter.add(*self.step(batches, count), count)
                     if config.max_seconds is not None:
@@ -244,6 +250,7 @@ class Trainer:
         All ranks validate, so that none waits in vain, and the first one's scores count for all.
         """
         at, metric = self.progress, self.metric
+        at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
                 self.model.eval()

@@ -256,6 +256,27 @@ def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkey
     assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == progress.step
 
 
+@pytest.mark.parametrize("validate", [peak, None])
+@pytest.mark.parametrize("budget", [{"max_tokens": 24}, {"max_seconds": 1e-9}, {"steps": 4}])
+def test_a_budget_that_was_spent_before_any_validation_is_judged_when_resumed(tmp_path, budget, validate):
+    """It fell in step 5, before the first one, and the budget is now less than was used."""
+    broken = trainer(tmp_path, stopping(10, fall), validate, save_every=4)
+    with pytest.raises(Stop):
+        broken.train(ToySteps())
+    resumed = trainer(tmp_path, validate=validate, **budget)
+    resumed.resume()
+    progress = resumed.train(ToySteps())
+    assert (progress.step, progress.scores.get("score")) == (4, None if validate is None else -6.0)
+    kept, facts = load_tensors(tmp_path / "model.safetensors")
+    assert facts["step"] == 4
+    assert all(torch.equal(kept[name], tensor) for name, tensor in resumed.average.weights.items())
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    again = trainer(tmp_path, validate=validate, **budget)
+    again.resume()
+    again.train(ToySteps())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_a_budget_in_words():
     assert TrainConfig(steps=3000).budget() == "3,000 steps"
     assert TrainConfig(max_tokens=50_000, max_seconds=7.5).budget() == "7.5 seconds or 50,000 tokens"
