@@ -1,9 +1,11 @@
 """Pictures to a network: what all trainings on them share, whatever they are judged by."""
 
 import json
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, write_json
 from clearformer.data.batch import ImageBatch
 from clearformer.data.collate import in_groups
-from clearformer.data.fitting import fit_all
+from clearformer.data.fitting import Fitted, fit_all
 from clearformer.data.image_store import ImageStore, ImageWriter
+from clearformer.data.images import ImageCorpora
 from clearformer.data.labels import number_classes
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import DataError
@@ -122,14 +125,36 @@ def prepare_images(recipe: Recipe, run: RunFolder, classes: list[str]) -> None:
         for split in ("train", "valid", "test"):
             if (source := data.source(split)) is None:
                 continue
-            for found in fit_all(source.read(), image, broken):
+            pictures = fit_all(source.read(), image, broken)
+            for own, found in divide(pictures, data) if split == "train" else zip(repeat(split), pictures):
                 [k] = number_classes([found.label], classes, split)
-                writers[data.split_of(found.place) if split == "train" else split].add(found.pixels, k)
+                writers[own].add(found.pixels, k)
         tell_broken(broken)
         for split in ("train", "valid"):
             if not len(writers[split]):
                 raise DataError(f"there are no pictures for {split}", f"give more, or some for [data] {split}")
     console.print(", ".join(f"{split}: {len(writer):,} pictures" for split, writer in writers.items() if len(writer)))
+
+
+def divide(pictures: Iterable[Fitted], data: ImageCorpora) -> Iterator[tuple[str, Fitted]]:
+    """Pictures of the training source, each with the split that it belongs to, by its place.
+
+    If that leaves none for validation, they are few: then the first by place of every class is held out, if it has two.
+    """
+    rest, waiting, spared = iter(pictures), list[Fitted](), set[float]()
+    if data.valid is None:
+        for picture in rest:
+            waiting.append(picture)
+            if data.split_of(picture.place) == "valid":
+                break
+        else:
+            places: dict[str, set[float]] = {}
+            for picture in waiting:
+                if data.split_of(picture.place) == "train":
+                    places.setdefault(picture.label, set()).add(picture.place)
+            spared = {min(own) for own in places.values() if len(own) > 1}
+    for picture in chain(waiting, rest):
+        yield "valid" if picture.place in spared else data.split_of(picture.place), picture
 
 
 def tell_broken(broken: list[str]) -> None:

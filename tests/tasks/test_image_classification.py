@@ -14,7 +14,9 @@ import clearformer
 from clearformer import launch
 from clearformer.auto.images import plan_finetune_images
 from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.data.fitting import Fitted
 from clearformer.data.image_store import ImageStore
+from clearformer.data.images import ImageCorpora
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
 from clearformer.loading.handles import load
@@ -22,7 +24,7 @@ from clearformer.loading.opening import open_model
 from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
-from clearformer.tasks.pictures import ImageSteps
+from clearformer.tasks.pictures import ImageSteps, divide
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 
@@ -224,6 +226,34 @@ def test_bad_folders_are_said_in_a_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "run2" / "data" / "train.safetensors").exists()
     with pytest.raises(DataError, match="none of 6 pictures can be read"):
         clearformer.plan(images=broken)
+
+
+def test_few_pictures_leave_one_of_each_class_to_validate_on() -> None:
+    """None of them has a place in the share; the same ones are chosen in any order, and the test keeps its own."""
+    data = ImageCorpora(train={"path": "x"}, held_out=0.1, held_out_test=0.2)
+    pictures = [
+        Fitted(np.zeros((1, SIZE, SIZE), "uint8"), label, place)
+        for label, place in zip("aaaabbcda", [0.7, 0.2, 0.4, 0.5, 0.9, 0.8, 0.6, 0.11, 0.4])
+    ]
+    splits = [split for split, _ in divide(pictures, data)]
+    assert splits == ["train", "test", "valid", "train", "train", "valid", "train", "test", "valid"]
+    assert [split for split, _ in divide(pictures[::-1], data)] == splits[::-1]
+    assert {split for split, _ in divide(pictures, data.changed(valid={"path": "y"}))} == {"train", "test"}
+    held = pictures[4]._replace(place=0.05)
+    assert [split for split, _ in divide([*pictures, held], data)] == [
+        data.split_of(p.place) for p in [*pictures, held]
+    ]
+
+
+def test_three_pictures_of_each_class_are_enough(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "few", cats=3, dogs=3)
+    few = {"held_out": 0.001, "held_out_test": 0.0}
+    report = clearformer.train(
+        recipe(folder, data=few, train={"steps": 2, "tokens": 4}), out=tmp_path / "run", device="cpu"
+    )
+    assert report["valid"]["accuracy"] >= 0
+    train, valid = (ImageStore(tmp_path / "run" / "data" / f"{split}.safetensors") for split in ("train", "valid"))
+    assert (sorted(train.classes.tolist()), sorted(valid.classes.tolist())) == ([0, 0, 1, 1], [0, 1])
 
 
 def test_damaged_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
