@@ -54,7 +54,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "classification": "clearformer.data.corpora:LabelCorpora",
         "image-classification": "clearformer.data.images:ImageCorpora",
         "ctc": "clearformer.data.corpora:SpeechCorpora",
-        "reconstruction": "clearformer.data.images:ImageCorpora",
+        "reconstruction": "clearformer.data.images:AlbumCorpora",
         "token-classification": "clearformer.data.corpora:TagCorpora",
         "translation": "clearformer.data.corpora:PairCorpora",
     },

@@ -5,6 +5,7 @@ ImageSource(path="album")                         album/*.jpg, without folders: 
 ImageSource(path="train-images-idx3-ubyte.gz")    idx, as MNIST has it, its labels beside it: train-labels-idx1-…
 ImageSource(path="digits.npz")                    arrays `images` (n, Y, X) or (n, Y, X, 3), uint8, and `labels` (n,)
 ImageSource(path="train.parquet")                 columns `image`, a file's bytes, and `label`, as Hugging Face has
+AlbumSource(path="pictures.npz")                  the same, where labels may be missing: `picture` again
 """
 
 import gzip
@@ -15,7 +16,7 @@ from functools import partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -32,6 +33,9 @@ except ModuleNotFoundError:
     raise MachineError("pictures need Pillow, which is not installed", "pip install 'clearformer[images]'") from None
 
 
+UNTOLD = "picture"  # what a picture shows of which nobody says more
+
+
 class Picture(NamedTuple):
     """A picture not yet decoded: where it lies, what it shows, and how to get at it."""
 
@@ -44,6 +48,8 @@ class Picture(NamedTuple):
 class ImageSource(Config):
     """Where labelled pictures lie and how to read them."""
 
+    needs_labels: ClassVar[bool] = True
+
     path: Path = Field(description="a folder of class folders, or an idx, .npz or .parquet file")
     names: tuple[str, ...] | None = Field(None, description="of the classes, where files number them from 0")
     image: str | None = Field(None, description="the array or column of pictures: images in .npz, image in .parquet")
@@ -53,14 +59,16 @@ class ImageSource(Config):
         """The pictures in order. A wrong path or kind is refused at once."""
         kind = self.path.name.removesuffix(".gz")
         if self.path.is_dir():
-            return some(self.path, read_folder(self.path), "picture, in a folder named after its class")
+            what = "picture, in a folder named after its class" if self.needs_labels else "picture"
+            return some(self.path, read_folder(self.path), what)
         require_file(self.path)
+        is_strict = self.needs_labels or self.label is not None
         if "idx3-ubyte" in kind:
-            arrays = read_idx(self.path), read_idx(labels_beside(self.path))
+            arrays = read_labelled_idx(self.path, is_strict)
         elif kind.endswith(".npz"):
-            arrays = read_npz(self.path, self.image or "images", self.label or "labels")
+            arrays = read_npz(self.path, self.image or "images", self.label or "labels", is_strict)
         elif kind.endswith(".parquet"):
-            columns = read_parquet(self.path, self.image or "image", self.label or "label")
+            columns = read_parquet(self.path, self.image or "image", self.label or "label", is_strict)
             return some(self.path, self._named(columns, decode), "picture")
         else:
             raise DataError(
@@ -89,6 +97,12 @@ class ImageSource(Config):
             yield Picture(name, told, partial(make, content, name))
 
 
+class AlbumSource(ImageSource):
+    """Where pictures lie, with labels or without: enough for a network that asks for none."""
+
+    needs_labels = False
+
+
 class ImageCorpora(Corpora):
     """[data] of pictures."""
 
@@ -106,14 +120,22 @@ class ImageCorpora(Corpora):
         return next(split for split in self.splits if self.edges(split)[0] <= place < self.edges(split)[1])
 
 
+class AlbumCorpora(ImageCorpora):
+    """[data] of an autoencoder."""
+
+    train: AlbumSource
+    valid: AlbumSource | None = None
+    test: AlbumSource | None = None
+
+
 def read_folder(folder: Path) -> Generator[Picture]:
     """<class>/**/*: every file that Pillow knows by its ending, in the order of names.
 
-    A folder without folders is one class, `picture`: enough for a network that asks for none.
+    A folder without folders is one class.
     """
     known = Image.registered_extensions()
     places = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    for place, label in [(place, place.name) for place in places] or [(folder, "picture")]:
+    for place, label in [(place, place.name) for place in places] or [(folder, UNTOLD)]:
         for path in sorted(place.rglob("*")):
             if path.suffix.lower() in known and not path.name.startswith("."):
                 yield Picture(str(path), label, partial(decode, path, str(path)))
@@ -152,9 +174,11 @@ def open_picture(path: Path) -> Image.Image:
     return decode(path, str(path))
 
 
-def labels_beside(path: Path) -> Path:
-    """As MNIST's files are called."""
-    return path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+def read_labelled_idx(path: Path, is_strict: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Labels lie beside, called as MNIST's are: train-labels-idx1-… for train-images-idx3-…"""
+    images, beside = read_idx(path), path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+    has_labels = is_strict or (beside.exists() and beside != path)
+    return images, read_idx(beside) if has_labels else np.full(len(images), UNTOLD)
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -174,19 +198,20 @@ def read_idx(path: Path) -> np.ndarray:
     return body.reshape(shape)
 
 
-def read_npz(path: Path, image: str, label: str) -> tuple[np.ndarray, np.ndarray]:
+def read_npz(path: Path, image: str, label: str, is_strict: bool) -> tuple[np.ndarray, np.ndarray]:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            for name in (image, label):
+            for name in (image, label) if is_strict else (image,):
                 if name not in file:
                     hint = f"{suggest(name, file)}; name it with `image` or `label` of the source"
                     raise DataError(f"{path} has no array `{name}`", hint)
-            return file[image], file[label].reshape(-1)
+            images = file[image]
+            return images, file[label].reshape(-1) if label in file else np.full(len(images), UNTOLD)
     except (OSError, EOFError, TypeError, ValueError, BadZipFile, zlib.error) as error:  # TypeError: a single array
         raise DataError(f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez") from None
 
 
-def read_parquet(path: Path, image: str, label: str) -> Generator[tuple[bytes, Any]]:
+def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generator[tuple[bytes, Any]]:
     try:
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
@@ -194,10 +219,12 @@ def read_parquet(path: Path, image: str, label: str) -> Generator[tuple[bytes, A
             f"{path}: parquet files need pyarrow, which is not installed", "pip install pyarrow"
         ) from None
     try:
-        for group in parquet.ParquetFile(path).iter_batches(64, columns=[image, label]):
+        file = parquet.ParquetFile(path)
+        has_labels = is_strict or label in file.schema_arrow.names
+        for group in file.iter_batches(64, columns=[image, label] if has_labels else [image]):
             for row in group.to_pylist():
                 content = row[image]
-                yield content["bytes"] if isinstance(content, dict) else content, row[label]
+                yield content["bytes"] if isinstance(content, dict) else content, row[label] if has_labels else UNTOLD
     except (ArrowException, KeyError) as error:
         raise DataError(f"{path}: `{image}` and `{label}` cannot be read ({error})", "name its columns") from None
 

@@ -1,6 +1,5 @@
 """Labelled pictures to a classifier, judged by how often it is right."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,12 +16,15 @@ from clearformer.tasks.pictures import PictureTask
 class ImageClassificationTask(PictureTask):
     metrics = ("accuracy", "top5", "loss")
 
-    def check(self, classes: list[str], path: Path) -> None:
+    def find_classes(self) -> list[str]:
+        source = self.recipe.data.source("train")
+        classes: list[str] = source.classes()
         if len(classes) < 2:
             raise DataError(
-                f"{path}: every picture is of one class, `{classes[0]}`",
+                f"{source.path}: every picture is of one class, `{classes[0]}`",
                 "there must be two or more; in a folder of pictures each has a folder of its own",
             )
+        return classes
 
     def fitted(self, recipe: Recipe) -> Recipe:
         return recipe.with_model(n_classes=len(self.classes))

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, repeat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,9 +48,7 @@ class PictureTask:
         """`base`, a model to start from, has no say: its [image] is in the recipe already."""
         if is_prepared(self.run):
             return
-        source = self.recipe.data.source("train")
-        classes = source.classes()
-        self.check(classes, source.path)
+        classes = self.find_classes()
         self.run.path.mkdir(parents=True, exist_ok=True)
         write_json(self.run.path / CLASSES, classes)
         prepare_images(self.recipe, self.run, classes)
@@ -66,8 +63,9 @@ class PictureTask:
         self.recipe = self.fitted(replace(self.recipe, image=image))
         return self.recipe
 
-    def check(self, classes: list[str], path: Path) -> None:
-        """Refuse what cannot be learnt from, before any picture is decoded."""
+    def find_classes(self) -> list[str]:
+        """What the pictures show. What cannot be learnt from is refused here, before any of them is decoded."""
+        raise NotImplementedError
 
     def fitted(self, recipe: Recipe) -> Recipe:
         """The recipe with what the classes decide about the model."""
@@ -78,9 +76,10 @@ class PictureTask:
 
     def describe(self, world: World) -> str:
         store, steps = self.store("train"), self.steps(world)
+        classes = f"{len(self.classes)} classes, " if len(self.classes) > 1 else ""
         return (
             f"{len(store):,} training pictures of {' × '.join(map(str, store.pixels.shape[:0:-1]))}, "
-            f"{len(self.classes)} classes, {steps.count(0):,} steps an epoch"
+            f"{classes}{steps.count(0):,} steps an epoch"
         )
 
     def steps(self, world: World) -> Steps:

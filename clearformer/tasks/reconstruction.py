@@ -5,7 +5,6 @@ error    mean of (x̂ − x)² over all numbers, from codes without noise; pixel
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,12 @@ from clearformer.training.loop import reseed
 class ReconstructionTask(PictureTask):
     metrics = ("loss", "error")
 
-    def check(self, classes: list[str], path: Path) -> None:
+    def find_classes(self) -> list[str]:
+        """Of all splits, since none is asked for: some may have labels, and others not."""
         if self.recipe.image is not None and self.recipe.image.augment.mixup:
             raise ConfigError("[image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out")
+        sources = filter(None, map(self.recipe.data.source, self.recipe.data.splits))
+        return list(dict.fromkeys(label for source in sources for label in source.classes()))
 
     @torch.no_grad()
     def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:

@@ -175,6 +175,26 @@ def test_an_autoencoder_asks_for_no_classes(cli, tmp_path: Path) -> None:
     assert (code, "every picture is of one class, `picture`" in err) == (1, True)
 
 
+def test_an_autoencoder_takes_arrays_without_labels(cli, discs: Path, tmp_path: Path) -> None:
+    """To learn from, to test on beside pictures that have classes, to evaluate and to plot."""
+    pixels = np.random.default_rng(5).integers(0, 256, (41, 13, 13, 3), "uint8")
+    np.savez(tmp_path / "bare.npz", images=pixels)
+    settings = [word for setting in [*SMALL, "train.steps=3", "optim.lr=0.01"] for word in ("--set", setting)]
+    for name, given in {"bare": (tmp_path / "bare.npz",), "both": (discs, "--test", tmp_path / "bare.npz")}.items():
+        arguments = ("--model", "autoencoder", "--out", tmp_path / name, "--device", "cpu", *settings)
+        shown = cli("train", "--images", *given, *arguments)
+        assert shown.code == 0, shown.err
+        told = cli("evaluate", "-m", tmp_path / name, "--images", tmp_path / "bare.npz", "--json", "--device", "cpu")
+        assert json.loads(told.out)["images"] == 41
+    assert "1 classes" not in shown.err
+    report = json.loads((tmp_path / "both" / "report.json").read_text())
+    assert report["test"]["images"] == 41
+    arguments = ("--images", tmp_path / "bare.npz", "--json", "--out", tmp_path / "x.png")
+    assert set(json.loads(cli("plot", "embeddings", "-m", tmp_path / "bare", *arguments).out)["labels"]) == {"picture"}
+    code, _, err = cli("train", "--images", tmp_path / "bare.npz", "--out", tmp_path / "r")
+    assert (code, "has no array `labels`" in err) == (1, True)
+
+
 def test_what_a_user_can_mend_is_a_sentence(cli, eye: Path, discs: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "one" / "cats").mkdir(parents=True)

@@ -3,6 +3,7 @@
 import gzip
 import struct
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from clearformer.data.fitting import fit_all, fitted
-from clearformer.data.images import ImageCorpora, ImageSource, open_picture, some_pictures
+from clearformer.data.images import AlbumSource, ImageCorpora, ImageSource, open_picture, some_pictures
 from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import ConfigError, DataError, MachineError
@@ -112,6 +113,52 @@ def test_parquet_files(tmp_path: Path) -> None:
     found = list(source.read())
     assert [picture.label for picture in found] == ["1", "0"]
     assert found[0].open().size == (7, 5)
+
+
+def write_parquet(path: Path, **columns: list[object]) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npz", "idx", "parquet"])
+def test_an_album_needs_no_labels_and_takes_those_that_are_there(tmp_path: Path, kind: str) -> None:
+    pixels, labels = np.arange(105, dtype="uint8").reshape(3, 5, 7), np.array([2, 0, 2], "uint8")
+    match kind:
+        case "npz":
+            path = tmp_path / "a.npz"
+            np.savez(path, images=pixels)
+            add = partial(np.savez, path, images=pixels, labels=labels)
+            problem = "has no array `labels`"
+        case "idx":
+            path = write_idx(tmp_path / "t-images-idx3-ubyte", pixels)
+            add = partial(write_idx, tmp_path / "t-labels-idx1-ubyte", labels)
+            problem = "t-labels-idx1-ubyte does not exist"
+        case "parquet":
+            files = []
+            for one in pixels:
+                Image.fromarray(one).save(tmp_path / "a.png")
+                files.append((tmp_path / "a.png").read_bytes())
+            path = write_parquet(tmp_path / "a.parquet", image=files)
+            add = partial(write_parquet, path, image=files, label=labels.tolist())
+            problem = "`image` and `label` cannot be read"
+    album = AlbumSource(path=path)
+    assert album.classes() == ["picture"]
+    assert [np.asarray(picture.open()).tolist() for picture in album.read()] == pixels.tolist()
+    with pytest.raises(DataError, match=problem):
+        list(ImageSource(path=path).read())
+    if kind != "idx":
+        with pytest.raises(DataError, match="shown"):
+            list(album.changed(label="shown").read())
+    add()
+    assert [picture.label for picture in album.read()] == ["2", "0", "2"]
+
+
+def test_an_album_takes_an_idx_file_of_any_name(tmp_path: Path) -> None:
+    path = write_idx(tmp_path / "faces.idx3-ubyte", np.zeros((3, 5, 7), "uint8"))
+    assert [picture.label for picture in AlbumSource(path=path).read()] == ["picture"] * 3
 
 
 @pytest.mark.parametrize(
