@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, incoming
+from clearformer.cli.options import Device, Json, Model, incoming, tell_broken
+from clearformer.errors import DataError
 
 
 @app.command()
@@ -27,7 +28,7 @@ def classify(
 
     A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
     pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text; one
-    of pictures takes files, and names each before its classes.
+    of pictures takes files, and names each before its classes; those that cannot be read are named on stderr.
 
     \b
     clearformer classify --model runs/reviews "A fine film."
@@ -40,10 +41,12 @@ def classify(
     from clearformer.reading.viewer import Viewer
     from clearformer.verbs import reading
 
-    judge, rows = reading.judge_of(model, device), []
+    judge, rows, has_failed = reading.judge_of(model, device), [], False
     is_seen = isinstance(judge, Viewer)
     for chunk in incoming(text or []):
-        told = reading.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1))
+        broken: list[DataError] = []
+        told = reading.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1), broken)
+        has_failed |= tell_broken(broken)
         if json:
             rows += told
             continue
@@ -53,6 +56,8 @@ def classify(
             print(end="\n" if "words" in row else "", flush=True)
     if json:
         print(dumps({"images" if is_seen else "texts": rows}, ensure_ascii=False))
+    if has_failed:
+        raise typer.Exit(1)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

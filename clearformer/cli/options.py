@@ -88,6 +88,13 @@ def one_column(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+def tell_broken(broken: list[DataError]) -> bool:
+    """Name files that could not be read, where others could, as `cat` does; whether there are any."""
+    for error in broken:
+        print(f"error: {error}", file=sys.stderr)
+    return bool(broken)
+
+
 def incoming(arguments: list[str]) -> Iterator[list[str]]:
     """The texts to work on, in chunks: the arguments, or whatever lines stdin has ready, so that output streams.
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model
+from clearformer.cli.options import Device, Json, Model, tell_broken
+from clearformer.errors import DataError
 
 
 @app.command()
@@ -17,7 +18,8 @@ def transcribe(
 ) -> None:
     """Write down what is said in recordings, a line for each.
 
-    With --json, every word comes with the seconds where it starts and ends.
+    With --json, every word comes with the seconds where it starts and ends. Files that cannot be read are named on
+    stderr and have no line.
 
     \b
     clearformer transcribe --model runs/digits call.wav
@@ -27,8 +29,12 @@ def transcribe(
 
     from clearformer.verbs import reading
 
-    told = reading.transcribe(model, file, device=device)
+    broken: list[DataError] = []
+    told = reading.transcribe(model, file, device=device, broken=broken)
     if json:
         print(dumps({"recordings": told}, ensure_ascii=False))
     else:
-        print(*(row["text"] for row in told), sep="\n")
+        for row in told:
+            print(row["text"])
+    if tell_broken(broken):
+        raise typer.Exit(1)

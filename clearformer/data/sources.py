@@ -13,7 +13,7 @@ corpus against the other. A wholly blank line is an empty pair, which `Filter` c
 import gzip
 import json
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -29,6 +29,7 @@ from clearformer.text.normalize import clean
 Columns = tuple[int, int] | tuple[str, str]
 Rows = list[list[int]]
 T = TypeVar("T")
+Name = TypeVar("Name", bound=str | Path)
 
 
 class Example(NamedTuple):
@@ -215,6 +216,19 @@ def require_file(path: Path) -> None:
         raise DataError(
             f"{path} does not exist", suggest(path.name, beside) if 0 < len(beside) < 20 else "check the path"
         )
+
+
+def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[DataError] | None) -> list[tuple[Name, T]]:
+    """Files with what `read` makes of them. One that cannot be read raises, or is left out and told in `broken`."""
+    found = []
+    for name in names:
+        try:
+            found.append((name, read(name)))
+        except DataError as error:
+            if broken is None:
+                raise
+            broken.append(error)
+    return found
 
 
 def some(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:

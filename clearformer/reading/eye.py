@@ -13,6 +13,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
 
 BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers read at once,
+Seen = str | Path | np.ndarray  # a file, or what `Eye.open` makes of it
 ROWS = 1024  # of so many pictures at most: what networks make of small ones is large
 
 
@@ -26,7 +27,7 @@ class Eye:
         self.model.eval()
         self.image, self.classes, self.name, self.unit = image, list(classes), name, unit
 
-    def embed(self, pictures: Sequence[str | Path]) -> Tensor:
+    def embed(self, pictures: Sequence[Seen]) -> Tensor:
         """What the head reads of each file, (N, D) on the CPU."""
         return self.vectors(self.pixels(pictures)) if pictures else torch.empty(0, 0)
 
@@ -35,12 +36,16 @@ class Eye:
         found = self.read(self.model.hidden, pixels)
         return F.normalize(found, dim=-1) if self.unit else found
 
-    def pixels(self, pictures: Sequence[str | Path]) -> np.ndarray:
+    def pixels(self, pictures: Sequence[Seen]) -> np.ndarray:
         """Files as the network reads them: uint8 (N, C, size, size)."""
+        return np.stack([one if isinstance(one, np.ndarray) else self.open(one) for one in pictures])
+
+    def open(self, picture: str | Path) -> np.ndarray:
+        """One of them: uint8 (C, size, size)."""
         from clearformer.data.fitting import fitted
         from clearformer.data.images import open_picture
 
-        return np.stack([fitted(open_picture(Path(path)), self.image) for path in pictures])
+        return fitted(open_picture(Path(picture)), self.image)
 
     def batch(self, pixels: np.ndarray) -> ImageBatch:
         """uint8 (N, C, size, size), all at once, on the network's device and as it reads them."""

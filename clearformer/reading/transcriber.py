@@ -51,12 +51,7 @@ class Transcriber:
 
     def transcribe(self, sounds: Sequence[str | Path | np.ndarray]) -> list[Transcript]:
         """WAV files, or samples (N,) int16 at the model's own rate."""
-        ready = [
-            sound
-            if isinstance(sound, np.ndarray)
-            else read_sound(Path(sound), self.sound.rate, self.sound.window_samples)
-            for sound in sounds
-        ]
+        ready = [sound if isinstance(sound, np.ndarray) else self.open(sound) for sound in sounds]
         lengths = np.array(list(map(len, ready)), "int64")
         order = np.argsort(lengths, kind="stable")
         told: dict[int, Transcript] = {}
@@ -64,6 +59,10 @@ class Transcriber:
             logits, n = self.scores(pad_sounds([ready[i] for i in index]))
             told |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
         return [told[i] for i in range(len(ready))]
+
+    def open(self, sound: str | Path) -> np.ndarray:
+        """A WAV file's samples (N,) int16, at the model's own rate."""
+        return read_sound(Path(sound), self.sound.rate, self.sound.window_samples)
 
     @torch.no_grad()
     def scores(self, batch: SoundBatch) -> tuple[Tensor, Tensor]:

@@ -4,13 +4,12 @@ p(class | picture) = softmax(scores)
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 from clearformer.reading.classifier import Verdict, ranked
-from clearformer.reading.eye import Eye
+from clearformer.reading.eye import Eye, Seen
 
 
 class Viewer(Eye):
@@ -18,8 +17,8 @@ class Viewer(Eye):
 
     is_pair = False
 
-    def classify(self, pictures: Sequence[str | Path]) -> list[list[Verdict]]:
-        """Every class for each of these files, the likeliest first."""
+    def classify(self, pictures: Sequence[Seen]) -> list[list[Verdict]]:
+        """Every class for each of these files, or pictures that are open, the likeliest first."""
         return ranked(self.scores(self.pixels(pictures)), self.classes) if pictures else []
 
     def scores(self, pixels: np.ndarray) -> Tensor:

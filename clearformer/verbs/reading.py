@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from clearformer.data.sources import read_each
 from clearformer.errors import DataError
 from clearformer.loading.handles import load, load_as, load_encoder
 from clearformer.reading.classifier import Classifier, Verdict
@@ -17,14 +18,21 @@ from clearformer.verbs.corpora import Name
 
 
 def classify(
-    model: Name, texts: Sequence[str], pairs: Sequence[str] | None = None, *, top: int = 1, device: str = "cpu"
+    model: Name,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    top: int = 1,
+    device: str = "cpu",
+    broken: list[DataError] | None = None,
 ) -> list[dict[str, Any]]:
     """What a classifier says of each text, or of each with its pair: text, label, probability, and the `top` likeliest.
 
     Of a regression: text, value. Where words are judged: text, and as `words`, which spaces divide, the same of each.
-    To a classifier of pictures the texts are files: image, label, probability, and the `top` likeliest.
+    To a classifier of pictures the texts are files: image, label, probability, and the `top` likeliest. One that cannot
+    be read raises an error; with a list as `broken` it is left out, and the error added there.
     """
-    return verdicts(judge_of(model, device), texts, pairs, top)
+    return verdicts(judge_of(model, device), texts, pairs, top, broken)
 
 
 def judge_of(model: Name, device: str) -> Classifier | Tagger | Viewer:
@@ -34,7 +42,11 @@ def judge_of(model: Name, device: str) -> Classifier | Tagger | Viewer:
 
 
 def verdicts(
-    judge: Classifier | Tagger | Viewer, texts: Sequence[str], pairs: Sequence[str] | None, top: int
+    judge: Classifier | Tagger | Viewer,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    top: int,
+    broken: list[DataError] | None = None,
 ) -> list[dict[str, Any]]:
     def told(found: list[Verdict]) -> dict[str, Any]:
         return asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]}
@@ -42,7 +54,9 @@ def verdicts(
     if isinstance(judge, Viewer):
         if pairs is not None:
             raise DataError(f"{judge.name} judges pictures, not pairs of texts", "give files alone")
-        return [{"image": str(name), **told(found)} for name, found in zip(texts, judge.classify(texts))]
+        files = read_each(texts, judge.open, broken)
+        seen = judge.classify([pixels for _, pixels in files])
+        return [{"image": str(name), **told(found)} for (name, _), found in zip(files, seen)]
     if isinstance(judge, Tagger):
         if pairs is not None:
             raise DataError(f"{judge.name} judges words, not pairs of texts", "give the texts alone")
@@ -75,7 +89,14 @@ def embed(model: Name, texts: Sequence[str], *, unit: bool | None = None, device
     return vectors
 
 
-def transcribe(model: Name, sounds: Sequence[Name], *, device: str = "cpu") -> list[dict[str, Any]]:
-    """What is said in each WAV file: path, text, and as `words` each word with the seconds where it starts and ends."""
-    told = load_as(Transcriber, model, device).transcribe(sounds)
-    return [{"path": str(path), **asdict(transcript)} for path, transcript in zip(sounds, told)]
+def transcribe(
+    model: Name, sounds: Sequence[Name], *, device: str = "cpu", broken: list[DataError] | None = None
+) -> list[dict[str, Any]]:
+    """What is said in each WAV file: path, text, and as `words` each word with the seconds where it starts and ends.
+
+    A file that cannot be read raises an error; with a list as `broken` it is left out, and the error added there.
+    """
+    transcriber = load_as(Transcriber, model, device)
+    files = read_each(sounds, transcriber.open, broken)
+    told = transcriber.transcribe([samples for _, samples in files])
+    return [{"path": str(path), **asdict(transcript)} for (path, _), transcript in zip(files, told)]

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import clearformer
+from clearformer.errors import DataError
 
 SMALL = ["train.steps=60", "train.validate_every=30", "data.held_out=0.2", "train.tokens=23", "optim.lr=0.1"]
 COLOURS = {"blue": (40, 60, 200), "green": (30, 180, 60), "red": (210, 50, 40)}
@@ -94,6 +95,27 @@ def test_classify_as_json(cli, eye: Path, photos: list[Path]) -> None:
     assert told == clearformer.classify(eye, [str(path) for path in photos], top=5)
     assert (told[0]["image"], told[0]["label"]) == (str(photos[0]), "red")
     assert sum(one["probability"] for one in told[0]["top"]) == pytest.approx(1)
+
+
+def test_classify_answers_for_the_others_where_a_file_cannot_be_read(
+    cli, eye: Path, photos: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    files = [tmp_path / "none.png", photos[0], tmp_path / "broken.jpg", photos[1]]
+    expected = cli("classify", "-m", eye, *photos).out
+    for shown in (
+        cli("classify", "-m", eye, *files),
+        cli("classify", "-m", eye, stdin="".join(f"{path}\n" for path in files).encode()),
+    ):
+        assert (shown.code, shown.out) == (1, expected)
+        none, broken = (line for line in shown.err.splitlines() if line.startswith("error: "))
+        assert "none.png does not exist" in none
+        assert "broken.jpg cannot be read" in broken
+    code, out, err = cli("classify", "-m", eye, "--json", *files)
+    assert (code, [row["image"] for row in json.loads(out)["images"]]) == (1, [str(path) for path in photos])
+    assert "Traceback" not in err
+    with pytest.raises(DataError, match=r"none\.png does not exist"):
+        clearformer.classify(eye, [str(path) for path in files])
 
 
 def test_evaluate_counts(cli, eye: Path, discs: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 import tomli_w
 
 import clearformer
+from clearformer.errors import DataError
 
 from ..tasks.tones import RECIPE, write_tones
 
@@ -41,6 +42,25 @@ def test_transcribe_writes_lines_and_json(cli, ear: Path, folder: Path) -> None:
     assert told == clearformer.transcribe(ear, files)
     assert [row["path"] for row in told] == list(map(str, files))
     assert set(told[0]["words"][0]) == {"word", "start", "end"}
+
+
+def test_transcribe_answers_for_the_others_where_a_file_cannot_be_read(
+    cli, ear: Path, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.wav").write_text("no sound")
+    sounds = [folder / "1-0.wav", folder / "1-1.wav"]
+    files = [tmp_path / "text.wav", sounds[0], tmp_path / "none.wav", sounds[1]]
+    code, out, err = cli("transcribe", "-m", ear, *files)
+    assert (code, out) == (1, cli("transcribe", "-m", ear, *sounds).out)
+    text, none = (line for line in err.splitlines() if line.startswith("error: "))
+    assert "text.wav is no WAV file" in text
+    assert "none.wav does not exist" in none
+    code, out, _ = cli("transcribe", "-m", ear, "--json", *files)
+    assert (code, json.loads(out)["recordings"]) == (1, clearformer.transcribe(ear, sounds))
+    code, out, _ = cli("transcribe", "-m", ear, "--json", tmp_path / "none.wav")
+    assert (code, json.loads(out)) == (1, {"recordings": []})
+    with pytest.raises(DataError, match=r"text\.wav is no WAV"):
+        clearformer.transcribe(ear, files)
 
 
 def test_evaluate_says_error_rates(cli, ear: Path, folder: Path) -> None:
