@@ -20,12 +20,22 @@ def plot(
         ),
     ],
     model: Annotated[
-        Path | None, typer.Option("--model", "-m", metavar="MODEL", help="The run folder of a network for pictures.")
+        Path | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="The run folder of a network for pictures; with --texts, of one that reads.",
+        ),
     ] = None,
     images: Annotated[
         list[Path],
         typer.Option(metavar="PATH", help="A picture, or a folder or file of them, as for training; repeatable."),
     ] = [],  # noqa: B006
+    texts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Texts for embeddings, a line each; or labelled ones, .tsv or .jsonl."),
+    ] = None,
     layer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose maps are shown, by grad-cam (the last) or features.")
     ] = None,
@@ -38,14 +48,15 @@ def plot(
 ) -> None:
     """Draw a claim of the notes, or what a network sees.
 
-    A claim is computed here and now. A network is looked into while it sees pictures: where it puts them (embeddings),
-    what it looks at (rollout, grad-cam), its filters and features, and what shifts do to it. --json prints the numbers
-    that are drawn.
+    A claim is computed here and now. A network is looked into while it sees pictures: where it puts them (embeddings,
+    also of texts), what it looks at (rollout, grad-cam), its filters and features, and what shifts do to it. --json
+    prints the numbers that are drawn.
 
     \b
     clearformer plot optimizers
     clearformer plot gradients --out gradients.svg --json > gradients.json
     clearformer plot embeddings --model runs/photos --images photos/
+    clearformer plot embeddings --model all-MiniLM-L6-v2 --texts reviews.tsv
     clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
     clearformer plot features --model runs/photos --images photo.jpg --layer stages.0.1
     """
@@ -55,5 +66,5 @@ def plot(
     from clearformer.training.journal import console
 
     with console.status(f"computing {name}, up to a minute"):
-        numbers = draw(name, out, seed, model=model, images=images, layer=layer, device=device)
+        numbers = draw(name, out, seed, model=model, images=images, texts=texts, layer=layer, device=device)
     print(dumps(numbers, ensure_ascii=False) if json else f"{numbers['picture']}: {numbers['title']}")

@@ -9,7 +9,7 @@ import numpy as np
 from clearformer.data.fitting import fit_all
 from clearformer.data.images import ImageSource, Picture, decode
 from clearformer.data.pixels import ImageConfig
-from clearformer.data.sources import require_file
+from clearformer.data.sources import evenly, require_file
 from clearformer.errors import DataError
 
 
@@ -23,9 +23,8 @@ class Album(NamedTuple):
 def open_album(paths: Sequence[Path], kind: ImageSource, image: ImageConfig, n: int) -> Album:
     """At most n pictures of files and of sources read as `kind` is; what cannot be read is left out."""
     every = [picture for path in paths for picture in pictures_of(path, kind)]
-    chosen = [every[i * len(every) // min(n, len(every))] for i in range(min(n, len(every)))]
     broken: list[str] = []
-    found = list(fit_all(chosen, image, broken))
+    found = list(fit_all(evenly(every, n), image, broken))
     if not found:
         raise DataError(f"none of {len(broken):,} pictures can be read: {broken[0]}", "look at one of them")
     return Album(np.stack([one.pixels for one in found]), [one.label for one in found])

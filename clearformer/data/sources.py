@@ -231,6 +231,12 @@ def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[Dat
     return found
 
 
+def evenly(every: Sequence[T], n: int) -> list[T]:
+    """At most n of them, from all over."""
+    n = min(n, len(every))
+    return [every[i * len(every) // n] for i in range(n)]
+
+
 def some(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
     """The examples, of which there must be at least one."""
     with closing(examples):

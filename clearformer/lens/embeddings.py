@@ -1,29 +1,32 @@
-"""Where a network puts pictures, on a plane, beside where their pixels put them.
+"""Where a network puts pictures, on a plane, beside where their pixels do; or texts, beside where counts of tokens do.
 
 A code of two numbers is a place already; of more, the first two principal components are shown (layers/pca.py). Of an
 autoencoder also what it gives back, beside what PCA does from as many numbers.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearformer.data.album import Album
+from clearformer.data.excerpts import Excerpts
 from clearformer.errors import DataError
 from clearformer.layers.pca import fit_pca
 from clearformer.lens.shown import shown
 from clearformer.reading.coder import Coder
+from clearformer.reading.encoder import Encoder
 from clearformer.reading.eye import Eye
 
 PICTURES = 10  # that are shown with what comes back
+TOKENS = 1000  # the commonest, that are counted
 
 
 @torch.no_grad()
 def place(eye: Eye, album: Album) -> dict[str, Any]:
     """The numbers that `clearformer plot embeddings` draws."""
-    if len(album.pixels) < 3:
-        raise DataError(f"{len(album.pixels)} pictures are too few for a plane", "give a folder of them")
+    check_enough(len(album.pixels), "pictures", "give a folder of them")
     pixels, vectors = torch.from_numpy(album.pixels).double() / 255, eye.vectors(album.pixels)
     word = "code" if isinstance(eye, Coder) else "vector"
     numbers: dict[str, Any] = {
@@ -32,6 +35,38 @@ def place(eye: Eye, album: Album) -> dict[str, Any]:
         "views": {f"{word} of {vectors.size(1)} numbers": on_a_plane(vectors), "pixels": on_a_plane(pixels.flatten(1))},
     }
     return numbers | (give_back(eye, album, pixels) if isinstance(eye, Coder) else {})
+
+
+def place_texts(encoder: Encoder, excerpts: Excerpts) -> dict[str, Any]:
+    """The same of texts."""
+    check_enough(len(excerpts.texts), "texts", "give a file of them, a line each")
+    vectors = encoder.embed(excerpts.texts)
+    counts = count_tokens(encoder.tokenizer.encode(excerpts.texts))
+    return {
+        "title": f"{len(vectors):,} texts where {encoder.name} puts them, and where their words do",
+        "labels": excerpts.labels,
+        "views": {
+            f"vector of {vectors.size(1)} numbers": on_a_plane(vectors),
+            f"counts of {counts.size(1)} tokens": on_a_plane(counts),
+        },
+    }
+
+
+def check_enough(n: int, what: str, hint: str) -> None:
+    if n < 3:
+        raise DataError(f"{n} {what} are too few for a plane", hint)
+
+
+def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
+    """How often each text has each of the commonest tokens, (N, D), in the order of their numbers."""
+    lengths = torch.tensor([len(row) for row in rows])
+    kinds, places, counts = torch.tensor([token for row in rows for token in row]).unique(
+        return_inverse=True, return_counts=True
+    )
+    table = torch.zeros(len(rows), len(kinds), dtype=torch.float64)
+    owners = torch.arange(len(rows)).repeat_interleave(lengths)
+    table.index_put_((owners, places), torch.ones((), dtype=torch.float64), accumulate=True)
+    return table[:, counts.argsort(descending=True, stable=True)[:TOKENS].sort().values]
 
 
 def on_a_plane(points: Tensor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where pictures lie on a plane, coloured by class; and, of an autoencoder, what comes back of some."""
+"""Where pictures or texts lie on a plane, coloured by class; and, of an autoencoder, what comes back of some."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from clearformer.plots.style import picture
 
 
 def plot_embeddings(numbers: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw what `clearformer.lens.embeddings.place` gives."""
+    """Draw what `clearformer.lens.embeddings` gives."""
     rows = numbers.get("pictures", {})
     with picture(path, 9.5, 4.6 + 0.85 * len(rows)) as figure:
         figure.suptitle(numbers["title"], fontsize=11)

@@ -106,6 +106,16 @@ def test_finetune_a_translator_by_a_method(cli, run: Path, corpus: Path, tmp_pat
     assert small < whole / 2
 
 
+def test_what_it_learnt_is_seen_in_where_it_puts_texts(cli, critic: Path, reviews: Path, tmp_path: Path) -> None:
+    arguments = ("--texts", reviews, "--out", tmp_path / "x.png", "--json")
+    told = json.loads(cli("plot", "embeddings", "--model", critic, *arguments).out)
+    assert (len(told["labels"]), set(told["labels"])) == (300, {"bad", "good"})
+    first, second = (np.array(view["points"]) for view in told["views"].values())
+    is_good = np.array(told["labels"]) == "good"
+    apart, beside = (abs(p[is_good].mean(0) - p[~is_good].mean(0)).max() / p.std() for p in (first, second))
+    assert apart > max(1.0, beside)  # what it learnt is what its texts differ by most
+
+
 def test_embed_writes_a_table(cli, critic: Path, tmp_path: Path) -> None:
     out = tmp_path / "vectors.npy"
     shown = cli("embed", "--model", critic, "--out", out, stdin=b"the fine film\na dull story\n")

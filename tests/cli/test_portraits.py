@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import clearformer
 from clearformer.figures import FIGURES, Portrait
+from clearformer.layers.pca import fit_pca
 
 SIZE = 14
 NETWORKS = {
@@ -77,9 +79,30 @@ def test_single_pictures_and_a_layer(cli, networks: dict[str, Path], pictures: P
     assert np.array(told["heat"]).shape == (2, SIZE, SIZE)
 
 
+def test_embeddings_of_texts(cli, hub, tmp_path: Path) -> None:
+    """Of a published BERT, by lines and by labelled texts."""
+    bert, texts = hub("bert"), ["the dog", "a cat sees the river", "a book", "the man likes a tree", "le chien"]
+    (tmp_path / "lines.txt").write_text("\n".join(texts))
+    (tmp_path / "labelled.tsv").write_text("".join(f"{text}\t{'ab'[i % 2]}\n" for i, text in enumerate(texts)))
+    for name, labels in {"lines.txt": [""] * 5, "labelled.tsv": list("ababa")}.items():
+        arguments = ("--model", bert, "--texts", tmp_path / name, "--out", tmp_path / "a.svg", "--json")
+        code, out, err = cli("plot", "embeddings", *arguments)
+        assert code == 0, err
+        numbers = json.loads(out)
+        assert (numbers["labels"], "vector of 14 numbers" in numbers["views"]) == (labels, True)
+        vectors = torch.from_numpy(clearformer.embed(bert, texts)).double()
+        expected = fit_pca(vectors, 2).transform(vectors)
+        points = torch.tensor(numbers["views"]["vector of 14 numbers"]["points"], dtype=torch.float64)
+        torch.testing.assert_close(points, expected)
+        again = FIGURES["embeddings"].draw(numbers, tmp_path / "b.svg").read_text()
+        assert nameless(again) == nameless((tmp_path / "a.svg").read_text())
+
+
 def test_what_a_user_can_mend_is_a_sentence(
     cli, run: Path, networks: dict[str, Path], pictures: Path, tmp_path: Path
 ) -> None:
+    words = ("--texts", tmp_path / "words.txt")
+    words[1].write_text("a\nb\nc\n")
     seen, out = ("--images", pictures), ("--out", tmp_path / "x.png")
     for arguments, told in {
         ("plot", "shifts"): "the figure `shifts` wants model",
@@ -92,6 +115,12 @@ def test_what_a_user_can_mend_is_a_sentence(
         ("plot", "grad-cam", "--model", networks["autoencoder"], *seen): "tells no classes apart",
         ("plot", "shifts", "--model", run, *seen): "is of kind transformer, which sees no pictures",
         ("plot", "shifts", "--model", tmp_path, *seen): "is not a run folder",
+        ("plot", "embeddings", "--model", networks["resnet"]): "or --model runs/bert --texts reviews.tsv",
+        ("plot", "embeddings", "--model", networks["resnet"], *words): "sees pictures, and reads no texts",
+        ("plot", "embeddings", "--model", run, *words): "is of kind transformer, which makes no vectors",
+        ("plot", "embeddings", "--model", run, *seen, *words): "`embeddings` takes no images beside texts",
+        ("plot", "shifts", "--model", networks["resnet"], *seen, *words): "the figure `shifts` takes no texts",
+        ("plot", "positions", *words): "the figure `positions` takes no texts",
         ("plot", "shifts", "--model", networks["resnet"], "--images", tmp_path / "none"): "does not exist",
     }.items():
         code, printed, err = cli(*arguments, *out)

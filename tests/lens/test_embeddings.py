@@ -1,9 +1,16 @@
 import pytest
 import torch
 
+from clearformer.data.excerpts import Excerpts
 from clearformer.errors import DataError
 from clearformer.layers.pca import fit_pca
-from clearformer.lens.embeddings import on_a_plane, place
+from clearformer.lens import embeddings
+from clearformer.lens.embeddings import count_tokens, on_a_plane, place, place_texts
+from clearformer.models.bert import Bert, BertConfig
+from clearformer.reading.encoder import Encoder
+from clearformer.text import TextConfig, train_tokenizer
+
+TEXTS = ["the dog sees a dog", "a cat", "", "the cat sees the river", "a dog hears the river", "a river", "the dog"]
 
 
 def test_two_numbers_are_a_place_and_more_are_projected() -> None:
@@ -44,3 +51,32 @@ def test_a_plane_takes_three_pictures(eye, album) -> None:
     resnet = eye("resnet")
     with pytest.raises(DataError, match="2 pictures are too few for a plane"):
         place(resnet, album(resnet, 2))
+
+
+def test_tokens_are_counted_as_scikit_learn_counts_words() -> None:
+    from_text = pytest.importorskip("sklearn.feature_extraction.text")
+    tokenizer = train_tokenizer(TEXTS, TextConfig(kind="word", min_frequency=1, vocab_size=50))
+    words = sorted({word for text in TEXTS for word in text.split()}, key=lambda word: tokenizer.encode([word])[0])
+    expected = from_text.CountVectorizer(analyzer=str.split, vocabulary=words).transform(TEXTS).toarray()
+    assert count_tokens(tokenizer.encode(TEXTS)).tolist() == expected.tolist()
+
+
+def test_the_commonest_tokens_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "TOKENS", 2)
+    assert count_tokens([[7, 3, 3], [], [5, 5, 3], [11, 5]]).tolist() == [[2, 0], [0, 0], [1, 2], [0, 1]]
+
+
+def test_texts_beside_their_words() -> None:
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(TEXTS, TextConfig(kind="word", min_frequency=1, vocab_size=50))
+    sizes = {"n_layers": 1, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11}
+    encoder = Encoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)), tokenizer, "tiny")
+    labels = list("xyzxyzx")
+    told = place_texts(encoder, Excerpts(TEXTS, labels))
+    assert told["title"] == "7 texts where tiny puts them, and where their words do"
+    assert (list(told["views"]), told["labels"]) == (["vector of 10 numbers", "counts of 7 tokens"], labels)
+    vectors = encoder.embed(TEXTS).double()
+    points = torch.tensor(told["views"]["vector of 10 numbers"]["points"], dtype=torch.float64)
+    torch.testing.assert_close(points, fit_pca(vectors, 2).transform(vectors))
+    with pytest.raises(DataError, match="2 texts are too few for a plane"):
+        place_texts(encoder, Excerpts(TEXTS[:2], labels[:2]))
