@@ -54,6 +54,6 @@ class Interrupted(Exception):
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """The hint for a misspelt name: the closest known one, or the whole list when nothing is close."""
-    names = sorted(known)
+    names = sorted(set(known))
     close = get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(names)}"

@@ -57,8 +57,8 @@ def fill(model: Judge | BothSided, text: str, n: int = 5, candidates: Iterable[s
     """The best n words for the gap, written ___, of a text."""
     left, gap, right = text.partition(GAP)
     if not gap or GAP in right:
-        count = "no gap" if not gap else "several gaps"
-        raise DataError(f"{text!r} has {count}, not one", f"write {GAP} for the missing word")
+        count = "no gap" if not gap else "several gaps, not one"
+        raise DataError(f"{text!r} has {count}", f"write {GAP} for the missing word")
     at = len(left.split())
     if isinstance(model, BothSided):
         found = model.propose(left, right) if candidates is None else model.weigh(left, right, candidates)

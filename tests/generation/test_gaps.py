@@ -62,8 +62,8 @@ def test_a_missing_word_is_found_with_its_place() -> None:
 
 
 def test_only_one_gap() -> None:
-    for text, said in (("the man", "no gap"), ("___ man ___", "several gaps")):
-        with pytest.raises(DataError, match=f"has {said}, not one") as caught:
+    for text, said in (("the man", "no gap"), ("___ man ___", "several gaps, not one")):
+        with pytest.raises(DataError, match=f"has {said}\n") as caught:
             fill(Bigrams(), text)
         assert caught.value.hint == "write ___ for the missing word"
 
