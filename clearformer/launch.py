@@ -87,7 +87,8 @@ def set_up(
     base = open_start(recipe, run, start)
     task = begin(recipe if base is None else shaped(recipe, base, run.path), run)
     if world.is_first:
-        task.prepare(base)
+        with console.status("preparing the data"):
+            task.prepare(base)
     world.barrier()
     recipe = task.open()
     torch.manual_seed(recipe.train.seed)

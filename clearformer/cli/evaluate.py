@@ -66,6 +66,7 @@ def evaluate(
     clearformer evaluate --model runs/digits --recordings test.tsv
     """
     from clearformer.errors import ConfigError
+    from clearformer.training.journal import console
     from clearformer.verbs import evaluation
 
     if sum(given is not None for given in (pairs, text, labels, images, recordings)) != 1:
@@ -73,20 +74,23 @@ def evaluate(
             "there must be either pairs or text or labels or images or recordings to evaluate on",
             "give --pairs test.tsv, --text book.txt, --labels test.tsv, --images folder or --recordings test.tsv",
         )
-    if labels is not None:
-        texts, place = text_columns(text_column), label_column(label)
-        tell(evaluation.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device), json)
-    elif images is not None:
-        tell(evaluation.evaluate_images(model, images, device=device), json)
-    elif recordings is not None:
-        tell(evaluation.evaluate_speech(model, recordings, device=device), json)
-    elif text is not None:
-        tell(evaluation.evaluate_text(model, files(text) or [], device=device), json)
-    else:
+    if pairs is not None:
         wanted = {"beam": beam, "length_penalty": length_penalty}
         search = {name: value for name, value in wanted.items() if value is not None}
         scored = {"columns": columns(column), "tokenize": tokenize, "lowercase": lowercase, "device": device}
-        tell(translate(model, corpus(str(pairs)) or str(pairs), refs, out, **scored, **search), json)
+        tell(translate(model, corpus(pairs) or pairs, refs, out, **scored, **search), json)
+        return
+    with console.status("scoring"):
+        if labels is not None:
+            texts, place = text_columns(text_column), label_column(label)
+            scores = evaluation.evaluate_labels(model, labels, text_columns=texts, label_column=place, device=device)
+        elif images is not None:
+            scores = evaluation.evaluate_images(model, images, device=device)
+        elif recordings is not None:
+            scores = evaluation.evaluate_speech(model, recordings, device=device)
+        else:
+            scores = evaluation.evaluate_text(model, files(text) or [], device=device)
+    tell(scores, json)
 
 
 def translate(model: str, pairs: Any, refs: list[Path], out: Path | None, **settings: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 from torch import Tensor
 
 from clearformer.checkpoint import write_text
@@ -27,9 +28,9 @@ console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, qu
 
 
 class Journal:
-    """`log` records, `say` talks, `progress` moves the live line. A quiet journal (another rank) does none of it.
+    """`log` records, `say` talks, `progress` and `note` keep the live line.
 
-    `steps` is None where nobody knows yet how many there will be.
+    A quiet journal (another rank) does none of it. `steps` is None where nobody knows yet how many there will be.
     """
 
     def __init__(
@@ -45,13 +46,14 @@ class Journal:
             self.writer = tensorboard_writer(path.parent / "tensorboard", start)
         self.bar = Progress(
             TextColumn("training"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),  # cut where space ends
             console=console,
+            expand=True,
             disable=not sys.stderr.isatty(),
             transient=True,
         )
@@ -68,10 +70,15 @@ class Journal:
             for name, value in values.items():
                 self.writer.add_scalar(f"{kind}/{name}", value, step)
 
-    def progress(self, step: int, steps: float, note: str) -> None:
+    def progress(self, step: int, steps: float) -> None:
         """So far, of how many as far as can be told."""
         if not self.is_quiet:
-            self.bar.update(self.task, completed=step, total=round(steps), note=note)
+            self.bar.update(self.task, completed=step, total=round(steps))
+
+    def note(self, text: str) -> None:
+        """What the live line ends with, until there is something new."""
+        if not self.is_quiet:
+            self.bar.update(self.task, note=text)
 
     def say(self, text: str) -> None:
         if not self.is_quiet:

@@ -147,6 +147,7 @@ class Trainer:
                     self.save()
                 for batches, count in feed(steps, at, n_steps, self.world, self.device):
                     self.meter.add(*self.step(batches, count), count)
+                    journal.progress(at.step, self.length)
                     if config.max_seconds is not None:
                         at.seconds = self.world.agree(time.monotonic() - clock)
                     is_asked, is_last = self.world.any(bool(interrupted)), self.is_spent
@@ -242,7 +243,7 @@ class Trainer:
         note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
         best = f"  best {self.metric} {at.scores[self.metric]:.2f}" if at.scores else ""
-        journal.progress(at.step, self.length, note + best)
+        journal.note(note + best)
 
     def judge(self, journal: Journal) -> None:
         """Validate with the weights that would be used, and keep them if they are the best so far.

@@ -1,7 +1,9 @@
+import io
 import json
 
 import pytest
 import torch
+from rich.console import Console
 
 from clearformer.errors import TrainingError
 from clearformer.training.journal import Journal, Meter, read_metrics
@@ -77,6 +79,17 @@ def test_a_budget_of_tokens_is_told_in_steps_once_it_can_be(tmp_path):
     journal = Journal(tmp_path / "metrics.jsonl", steps=None)
     [bar] = journal.bar.tasks
     assert bar.total is None
-    journal.progress(7, 91.2, "")
+    journal.progress(7, 91.2)
     assert (bar.completed, bar.total) == (7, 91)
     journal.close()
+
+
+def test_a_narrow_terminal_cuts_the_note_and_not_the_time_left(tmp_path):
+    journal = Journal(tmp_path / "metrics.jsonl", steps=20000)
+    journal.progress(10123, 20000)
+    journal.note("loss 8.382  675 tokens/s  lr 1.31e-04  |g| 2.08  best bleu 0.00")
+    journal.close()
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(journal.bar.get_renderable())
+    [line] = screen.getvalue().splitlines()
+    assert all(part in line for part in ("10123/20000", "left", "loss 8.382", "…"))
