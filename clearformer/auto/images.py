@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from clearformer.auto.bounds import steps_asked
 from clearformer.auto.tuned import built_on, gentle
 from clearformer.data.batch import blank
 from clearformer.errors import ConfigError
@@ -67,7 +68,7 @@ def plan_images(
     sizes |= {"widths": [width >> i for i in reversed(range(len(depths)))]}
     sizes["stem_width"] = sizes["widths"][0]
     if draft.model.kind == "resnet":
-        named = named | ({} if model else sizes) | ({"stem": "3x3"} if size <= SMALL else {})
+        named = named | (sizes if model in (None, "resnet") else {}) | ({"stem": "3x3"} if size <= SMALL else {})
     steps = int(max(200, round(passes * found.n / n_rows, -1)))
     table |= {
         "image": {
@@ -81,7 +82,7 @@ def plan_images(
     network = outline(Recipe.parse(override(table, settings), "--set").model)
     table |= {
         "optim": optimizer_for(network, n_rows) if is_judge else {"kind": "adamw", "lr": 2e-3, "weight_decay": 0.0},
-        "schedule": {"kind": "linear", "warmup": max(20, steps // 10)},
+        "schedule": {"kind": "linear", "warmup": steps_asked(settings, steps) // 10},
         "train": {"tokens": n_rows, "steps": steps, **rounds(steps, 20), "patience": 6, "ema": 0.99, "clip": 5.0},
     }
     recipe = Recipe.parse(override(table, settings), "--set")
@@ -141,7 +142,7 @@ def plan_finetune_images(
     n = survey(draft).n
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     steps = int(max(50, round(passes * n / ROWS, -1)))
-    table |= gentle(rate_for(method, width_of(network)), ROWS, steps, passes)
+    table |= gentle(rate_for(method, width_of(network)), ROWS, steps, passes, settings)
     recipe = Recipe.parse(override(table, settings), "--set")
     console.print(
         f"{n:,} pictures: {SAID[method]} on {start}, {recipe.train.tokens:,} a step, {recipe.train.steps:,} steps, "

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearformer.auto.bounds import in_words, steps_asked
 from clearformer.auto.tuned import built_on, gentle
 from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
@@ -53,14 +54,14 @@ def plan_labels(
         "max_length": READ,
     }
     sizes |= {"residual": "pre", "first_norm": False, "attention_dropout": dropout}
-    base = {**named, "dropout": dropout, **({} if model else sizes)}
+    base = {**named, "dropout": dropout, **(sizes if model in (None, "bert") else {})}
     pooling = pooling_of(draft.model.base.kind, by_word)
     table |= {
         # A capital tells of what kind a word is, and little of what a text is about.
         "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": not by_word, "strict": False},
         "model": {"kind": "classifier", "base": base, "pooling": pooling, "dropout": dropout},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
-        "schedule": {"kind": "linear", "warmup": max(20, steps // 10)},
+        "schedule": {"kind": "linear", "warmup": steps_asked(settings, steps) // 10},
         "train": {"tokens": tokens, "steps": steps, **rounds(steps, 20), "patience": 6, "ema": 0.99},
     }
     recipe = Recipe.parse(override(table, settings), "--set")
@@ -115,14 +116,14 @@ def plan_finetune_labels(
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
     steps = int(max(50, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))
-    table |= gentle(rate_for(method, config.d_model), tokens, steps, passes)
+    table |= gentle(rate_for(method, config.d_model), tokens, steps, passes, settings)
     recipe = Recipe.parse(override(table, settings), "--set")
     per_step = recipe.train.tokens * recipe.train.accumulation
-    passes = max(1, round(recipe.train.steps * per_step / (n * mean_tokens(n, n_chars))))
+    done = recipe.train.steps * per_step / (n * mean_tokens(n, n_chars))
     console.print(
         f"{n:,} labelled texts of {n_chars / n:.0f} characters: {SAID[method]} on {start}, "
         f"pooling {recipe.model.pooling}, {per_step:,} tokens a step, {recipe.train.steps:,} steps "
-        f"(about {passes} passes), peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
+        f"({in_words(done)}), peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
     )
     return recipe
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearformer.auto.bounds import PART, refuse_others
+from clearformer.auto.bounds import PART, in_words, refuse_others, steps_asked
 from clearformer.data.sources import Tally
 from clearformer.loading.contents import read_recipe
 from clearformer.prepare import Shares, examples
@@ -40,10 +40,10 @@ def plan_pairs(
 ) -> Recipe:
     """The recipe for these corpora ({"train": {"path": …}, …}); `settings` override what was chosen."""
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
-    named = {model_key(model): model} if model else {}
+    named = {model_key(model): model} if model not in (None, "transformer") else {}  # whose size is for us to choose
     asked = override(table | {"model": named}, settings)
     refuse_others(asked["model"], "translation", "it is trained on --text, not on pairs")
-    is_ours = not {"kind", "preset"} & asked["model"].keys()  # the size is for us to choose
+    is_ours = not {"kind", "preset"} & asked["model"].keys()
     smallest = {"preset": SIZES[0][1]} if is_ours else named
     # Parsed once beforehand, so that a misspelt key is found before a large corpus is read.
     has_two = not asked.get("text", {}).get("shared", True)
@@ -64,7 +64,7 @@ def plan_pairs(
         "text": {"kind": "bpe", "vocab_size": vocab, "strict": "vocab_size" in asked.get("text", {})},
         "model": {**fits, **({"preset": size} if is_ours else named)},
         "optim": {"lr": lr},
-        "schedule": {"warmup": min(4000, max(100, steps // 10))},
+        "schedule": {"warmup": min(4000, steps_asked(settings, steps) // 10)},
         "train": {
             "tokens": tokens // n_parts,
             "accumulation": n_parts,
@@ -77,13 +77,13 @@ def plan_pairs(
     }
     recipe = Recipe.parse(override(table, settings), "--set")
     per_step = recipe.train.tokens * recipe.train.accumulation
-    passes = round(recipe.train.steps * 0.9 * per_step / (n_pairs * per_pair))
+    done = recipe.train.steps * 0.9 * per_step / (n_pairs * per_pair)
     dropout = getattr(recipe.model, "dropout", 0.0)
     console.print(
         f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {recipe.model.preset or recipe.model.kind}, "
         f"dropout {dropout:g}, {'one vocabulary' if recipe.text.shared else 'two vocabularies'} of at most "
         f"{recipe.text.vocab_size:,} {recipe.text.kind} pieces, {per_step:,} tokens a side and step, "
-        f"{recipe.train.steps:,} steps (about {passes:,} passes), peak learning rate {recipe.optim.lr:g}, "
+        f"{recipe.train.steps:,} steps ({in_words(done)}), peak learning rate {recipe.optim.lr:g}, "
         f"on {pick_device(device)}",
     )
     return recipe
@@ -112,7 +112,7 @@ def plan_finetune_pairs(
     every = max(20, steps // 20)
     table |= {
         "optim": {**old.tables()["optim"], "lr": rate},
-        "schedule": {"kind": "cosine", "warmup": min(100, steps // 10)},
+        "schedule": {"kind": "cosine", "warmup": min(100, steps_asked(settings, steps) // 10)},
         "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }
     if method != "full":

@@ -7,7 +7,7 @@ model    a GPT, or the kind that is asked for, which grows with the text where t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clearformer.auto.bounds import PART, refuse_others
+from clearformer.auto.bounds import PART, in_words, refuse_others, steps_asked
 from clearformer.recipe import Recipe, model_key, override, presets
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
@@ -37,14 +37,15 @@ def plan_text(
 ) -> Recipe:
     """The recipe for a language model on these files; `settings` override what was chosen."""
     table: dict[str, Any] = {"data": {split: dict(source) for split, source in sources.items()}}
-    named = {model_key(model): model} if model else {"kind": "gpt"}
+    # A size that nobody asks for is for us to choose: --model gpt is a GPT, and not the one of 2018, a preset.
+    named = {model_key(model): model} if model not in (None, "gpt") else {"kind": "gpt"}
     asked = override({"model": named}, settings)["model"]
     kind = str(asked.get("kind", presets().get(str(asked.get("preset")), {}).get("kind", "gpt")))
     objective, extra = OTHERS.get(kind, ("causal-lm", []))
     if kind not in OTHERS:
         refuse_others(asked, "causal-lm", "for running text choose a GPT, an LSTM, a BERT or a T5")
     table["objective"] = {"kind": objective}
-    is_ours, recurs = model in (None, *OTHERS, *RECURRENT), kind == "rnn-lm"  # the size is for us to choose
+    is_ours, recurs = model in (None, "gpt", *OTHERS, *RECURRENT), kind == "rnn-lm"
     smallest = {"n_heads": MODEST[1], "d_model": MODEST[2]} if is_ours and not recurs else {}
     draft = Recipe.parse(override(table | {"model": named | smallest}, settings), "--set")
     n_chars = sum(len(document) for document in draft.data.read("train"))
@@ -59,6 +60,8 @@ def plan_text(
         lr *= 4
     steps = int(max(500, round(passes * n_tokens / tokens, -2)))
     every = int(max(50, min(1000, round(steps / 20, -1))))
+    budget = steps_asked(settings, steps)
+    warmup = min(1000, max(50, budget // 20), budget // 2)
     part = 2 * PART[where.type == "cuda"]
     n_parts = max(1, tokens // part)
     drop = {"dropout": dropout} if recurs else {"dropout": dropout, "attention_dropout": dropout}
@@ -68,7 +71,7 @@ def plan_text(
         "text": {**(letters if by_letter else pieces), "whitespace": "collapse" if extra else "keep", "extra": extra},
         "model": {**drop, **named, **(sizes_of(kind, layers, heads, width, context) if is_ours else {})},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
-        "schedule": {"kind": "cosine", "warmup": min(1000, max(50, steps // 20)), "floor": 0.05},
+        "schedule": {"kind": "cosine", "warmup": warmup, "floor": 0.05},
         "train": {
             "tokens": tokens // n_parts,
             "accumulation": n_parts,
@@ -86,8 +89,8 @@ def plan_text(
         f"{n_chars:,} characters of training text: {recipe.model.preset or recipe.model.kind} of "
         f"{layers_of(recipe.model)} layers and width {recipe.model.d_model}, "
         f"{recipe.data.length or recipe.model.max_length:,} tokens at a time, "
-        f"{recipe.text.kind} tokens, {per_step:,} of them a step, {recipe.train.steps:,} steps (about "
-        f"{max(1, round(recipe.train.steps * per_step / n_tokens)):,} passes), peak learning rate "
+        f"{recipe.text.kind} tokens, {per_step:,} of them a step, {recipe.train.steps:,} steps "
+        f"({in_words(recipe.train.steps * per_step / n_tokens)}), peak learning rate "
         f"{recipe.optim.lr:g}, on {where}"
     )
     return recipe

@@ -60,7 +60,8 @@ def train(
 
     On text, --model may name a GPT, a recurrent network (lstm, gru, rnn), a BERT or a T5; on pairs, bahdanau; on
     labelled texts, bigru or textcnn; on pictures, resnet18, vgg11 and the like, or autoencoder and vae. Without a
-    recipe, everything is chosen from the data and said aloud. The run folder is printed at the end.
+    recipe, everything is chosen from the data and said aloud; a name without a size, such as gpt, leaves that to be
+    chosen too. The run folder is printed at the end.
 
     \b
     clearformer train --pairs train.tsv

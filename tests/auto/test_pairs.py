@@ -5,6 +5,7 @@ import pytest
 
 from clearformer.auto import pairs
 from clearformer.auto.pairs import plan_finetune_pairs, plan_pairs
+from clearformer.auto.text import plan_text
 from clearformer.errors import ConfigError
 
 SOURCES: dict[str, dict[str, Any]] = {"train": {"path": "pairs.tsv"}}
@@ -65,10 +66,32 @@ def test_sizes_that_fit_the_chosen_preset_are_taken(surveyed: Any) -> None:
     assert plan_pairs(SOURCES, None, ["model.d_model=36"]).model.n_heads == 4
 
 
-def test_a_kind_of_model_is_a_name_as_good_as_a_preset(surveyed: Any) -> None:
+def test_a_kind_that_is_set_has_its_own_sizes_and_one_that_is_named_gets_ours(surveyed: Any) -> None:
     surveyed(101)
-    for recipe in (plan_pairs(SOURCES, "transformer", []), plan_pairs(SOURCES, None, ["model.kind=transformer"])):
-        assert (recipe.model.preset, recipe.model.d_model) == (None, 512)
+    recipe = plan_pairs(SOURCES, None, ["model.kind=transformer"])
+    assert (recipe.model.preset, recipe.model.d_model) == (None, 512)
+    assert plan_pairs(SOURCES, "transformer", []) == plan_pairs(SOURCES, None, [])
+
+
+def test_a_warm_up_is_a_tenth_of_the_steps_asked_for(surveyed: Any) -> None:
+    surveyed(2_003)
+    for steps in (3, 70, 30_000):
+        assert plan_pairs(SOURCES, None, [f"train.steps={steps}"]).schedule.warmup == steps // 10
+
+
+@pytest.mark.parametrize(("steps", "said"), [(3, "about 0.32 passes"), (130, "about 14 passes")])
+def test_a_part_of_a_pass_is_said_as_one(
+    surveyed: Any, capsys: pytest.CaptureFixture[str], steps: int, said: str
+) -> None:
+    surveyed(857)
+    plan_pairs(SOURCES, None, [f"train.steps={steps}"])
+    assert said in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("plan", [plan_pairs, plan_text])
+def test_a_model_that_nobody_knows_is_said_to_be_unknown(plan: Any) -> None:
+    with pytest.raises(ConfigError, match="no preset called `nonsense`"):
+        plan(SOURCES, "nonsense", [])
 
 
 def test_finetuning_keeps_what_belongs_to_the_weights(surveyed: Any, tmp_path: Path) -> None:

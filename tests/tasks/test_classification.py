@@ -344,6 +344,10 @@ def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Pat
     assert not (tmp_path / "none").exists()
 
 
+def test_a_bert_by_name_is_as_large_as_one_chosen(reviews: Path) -> None:
+    assert clearformer.plan(labels=reviews, model="bert") == clearformer.plan(labels=reviews)
+
+
 @pytest.mark.parametrize("model", ["bigru", "textcnn", "lstm"])
 def test_other_networks_learn_the_rule_too(reviews: Path, tmp_path: Path, model: str) -> None:
     """Without configuration: a bidirectional GRU, the notes' CNN, and a language model's network, read at its end."""

@@ -295,3 +295,7 @@ def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: P
         clearformer.plan(images=shapes, model="gpt")
     with pytest.raises(ConfigError, match="is a classifier of pictures"):
         clearformer.evaluate_labels(run, reviews)
+
+
+def test_a_resnet_by_name_is_as_large_as_one_chosen(shapes: Path) -> None:
+    assert clearformer.plan(images=shapes, model="resnet") == clearformer.plan(images=shapes)

@@ -163,6 +163,7 @@ def test_train_text_without_configuration(book: Path, tmp_path: Path) -> None:
     chosen = clearformer.plan(text=book, model="lstm", device="cpu")
     assert (chosen.model.kind, chosen.model.cell, chosen.model.n_layers) == ("rnn-lm", "lstm", 2)
     assert chosen.train.tokens % chosen.data.length == 0
+    assert clearformer.plan(text=book, model="gpt", device="cpu") == clearformer.plan(text=book, device="cpu")
     report = clearformer.train(text=book, model="gru", out=tmp_path / "run", settings=small, device="cpu")
     assert report["steps"] == 6
     assert load(tmp_path / "run").model.config.cell == "gru"
