@@ -20,11 +20,13 @@ def look(eye: Eye, album: Album, layer: str | None = None) -> dict[str, Any]:
     maps = laid_out(found[name])[0].float()  # (C, Y, X)
     order = maps.flatten(1).var(1).argsort(descending=True, stable=True)[:MOST]
     C, Y, X = maps.shape
+    label = album.labels[0]
+    shares = f"All {C}" if C <= MOST else f"{MOST} of the {C}"
     return {
-        "title": f"{len(order)} of the {C} maps of {eye.name}'s {name}, {Y}×{X}",
+        "title": f"{shares} maps of {eye.name}'s {name}, {Y}×{X}",
         "layer": name,
         "layers": list(found),
         "channels": order.tolist(),
         "tiles": [shown(album.pixels[:1])[0], *maps[order].tolist()],
-        "captions": [album.labels[0] or "picture", *(str(channel) for channel in order.tolist())],
+        "captions": [f"picture: {label}" if label else "picture", *(str(channel) for channel in order.tolist())],
     }

@@ -13,11 +13,12 @@ from clearformer.plots.style import picture
 
 
 def draw_picture(ax: Axes, pixels: Any, caption: str = "") -> None:
-    """Greys (Y, X), from their lowest to their highest, or colours (Y, X, 3), 0 … 255."""
+    """Greys (Y, X), from their lowest to their highest, or colours (Y, X, 3), 0 … 255; framed, for paper is white."""
     ax.imshow(np.asarray(pixels), cmap="gray", interpolation="nearest")
     families, [words] = lettering([caption])
     ax.set_title(words, fontfamily=families, fontsize=8)
-    ax.set_axis_off()
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, color="0.8", linewidth=0.5)
 
 
 def plot_heat(numbers: Mapping[str, Any], path: Path | str) -> Path:
