@@ -141,7 +141,8 @@ def prepare_text(
             stored = store(recipe.data.read(split), tokenizer, run.data / f"{split}.safetensors")
             if len(stored.tokens) == 0:
                 raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-            console.print(f"{split}: {len(stored.tokens):,} tokens of {len(stored):,} documents")
+            told = "1 document" if len(stored) == 1 else f"{len(stored):,} documents"
+            console.print(f"{split}: {len(stored.tokens):,} tokens of {told}")
 
 
 def learn_tokenizer(recipe: Recipe) -> Tokenizer:

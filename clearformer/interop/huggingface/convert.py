@@ -42,15 +42,16 @@ def converter_of(folder: Path) -> Any:
 
 def converter_for(config: Any) -> Any:
     """The module whose family has a word for everything in our configuration."""
+    others = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}
     if config.kind == "gpt":
         is_post = config.residual == "post"
         return llama if config.positions.kind == "rotary" else openai_gpt if is_post else gpt2
     if config.kind == "bert":
         return roberta if config.positions.offset else bert
-    found = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}.get(config.kind)
-    if found is None:
-        raise CheckpointError(f"Hugging Face has no model of the kind `{config.kind}`", "only ours can be exported")
-    return found
+    if config.kind not in others:
+        hint = f"these kinds can be exported: gpt, bert, {', '.join(others)}"
+        raise CheckpointError(f"Hugging Face has no model of the kind `{config.kind}`", hint)
+    return others[config.kind]
 
 
 def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
