@@ -9,6 +9,7 @@ noise, and the class is which of eight ways θ they run.
 
 import math
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from clearformer.training.optim import OptimConfig
 
 N, CLASSES, WIDTH, DEPTH = 9, 8, 12, 8
 ROWS, STEPS, RATE = 64, 200, 0.1
+LAST = 10  # steps whose mean is where a loss ends: one alone is noisy
 Unit = Literal["relu", "tanh", "sigmoid"]
 UNITS: dict[Unit, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
@@ -31,7 +33,7 @@ def train(seed: int = 0) -> dict[str, Any]:
             torch.manual_seed(seed)
             name = f"{unit} with batch norm" if has_norm else unit
             runs[name] = learn(build(unit, has_norm), torch.Generator().manual_seed(seed))
-    bare, normed = (runs[name]["loss"][-1] for name in ("sigmoid", "sigmoid with batch norm"))
+    bare, normed = (fmean(runs[name]["loss"][-LAST:]) for name in ("sigmoid", "sigmoid with batch norm"))
     return {
         "title": f"Sigmoids {DEPTH} deep end at a loss of {bare:.2f} without batch norm, and of {normed:.2f} with it",
         "seed": seed,

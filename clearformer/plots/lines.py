@@ -57,5 +57,5 @@ def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "l
 def by_logarithm(ax: Axes) -> None:
     """Heights by their logarithm, as plain numbers: the powers of ten that matplotlib writes want formulas."""
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:,g}")
     ax.yaxis.set_minor_formatter(NullFormatter())

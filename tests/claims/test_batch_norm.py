@@ -26,6 +26,7 @@ def test_norms_learn_sooner(numbers) -> None:
     assert ends["relu with batch norm"] < ends["relu"] < ends["sigmoid"]
     assert ends["sigmoid with batch norm"] < ends["sigmoid"]
     assert ends["sigmoid"] == pytest.approx(numbers["chance"], abs=0.1)
+    assert f"{ends['sigmoid']:.2f} without" in numbers["title"]
 
 
 def test_a_grating_is_the_equation() -> None:
