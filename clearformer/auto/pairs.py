@@ -14,6 +14,7 @@ from typing import Any
 
 from clearformer.auto.bounds import PART, in_words, refuse_others, steps_asked
 from clearformer.data.sources import Tally
+from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
 from clearformer.prepare import Shares, examples
 from clearformer.recipe import Recipe, model_key, override, task_of
@@ -98,6 +99,8 @@ def plan_finetune_pairs(
 ) -> Recipe:
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)
+    if (task := task_of("model", old.model.kind)) != "translation":
+        raise ConfigError(f"{start} is a model for {task}, not for translation", "start from a translator or a T5")
     kept = ["text", "model", "decode", "evaluate", "origin"]
     data: dict[str, Any] = {"filter": {"max_tokens": min(256, getattr(old.model, "max_length", 257) - 1)}}
     if task_of("objective", old.objective.kind) == "translation":  # else it was pretrained on text

@@ -102,3 +102,11 @@ def test_finetuning_keeps_what_belongs_to_the_weights(surveyed: Any, tmp_path: P
     assert (new.model, new.text, new.decode) == (old.model, old.text, old.decode)
     assert new.data.train.path == Path("more.tsv")
     assert (new.optim.lr, new.train.patience) == (pytest.approx(0.002), 3)
+
+
+def test_only_what_translates_goes_on_from_pairs(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(
+        '[data]\ntrain.path = "a.txt"\n[model]\nkind = "gpt"\n[objective]\nkind = "causal-lm"\n', encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match=r"is a model for causal-lm, not for translation\nhint: .* a translator"):
+        plan_finetune_pairs(tmp_path, SOURCES, "full", [])
