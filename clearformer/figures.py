@@ -88,7 +88,7 @@ def plot(
             beside = " beside texts" if option == "images" and wanted["texts"] else ""
             raise ConfigError(f"the figure `{name}` takes no {option}{beside}", f"leave --{option} out")
         if wanted[option] and not is_given:
-            raise ConfigError(f"the figure `{name}` wants {option}", f"for example {example}")
+            raise ConfigError(f"the figure `{name}` needs --{option}", f"for example {example}")
     if isinstance(figure, Claim):
         with one_thread():
             numbers = figure.compute(seed)

@@ -105,8 +105,8 @@ def test_what_a_user_can_mend_is_a_sentence(
     words[1].write_text("a\nb\nc\n")
     seen, out = ("--images", pictures), ("--out", tmp_path / "x.png")
     for arguments, told in {
-        ("plot", "shifts"): "the figure `shifts` wants model",
-        ("plot", "shifts", "--model", networks["resnet"]): "the figure `shifts` wants images",
+        ("plot", "shifts"): "the figure `shifts` needs --model",
+        ("plot", "shifts", "--model", networks["resnet"]): "the figure `shifts` needs --images",
         ("plot", "filters", "--model", networks["resnet"], *seen): "the figure `filters` takes no images",
         ("plot", "positions", "--model", networks["resnet"]): "the figure `positions` takes no model",
         ("plot", "shifts", "--model", networks["resnet"], *seen, "--layer", "stem"): "`shifts` takes no layer",
