@@ -2,6 +2,7 @@
 
 a claim       of the notes, computed here and now, from a seed                      claims/
 a portrait    of a trained network, at work on pictures or texts that are given     lens/
+a gaze        of a trained network, over a text that it reads or translates         lens/attention.py
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ import torch
 from clearformer import plots
 from clearformer.claims import batch_norm, complexity, gradients, level_sets, optimizers, positions, schedules
 from clearformer.errors import CheckpointError, ConfigError, suggest
-from clearformer.lens import embeddings, features, filters, grad_cam, rollout, shifts
+from clearformer.lens import attention, embeddings, features, filters, grad_cam, rollout, shifts
 from clearformer.loading.contents import read_recipe
-from clearformer.loading.handles import load_encoder, load_eye
+from clearformer.loading.handles import load, load_encoder, load_eye
 from clearformer.plots.style import suffix_of
 from clearformer.reading.encoder import Encoder
+from clearformer.recipe import task_of
 
 Name = str | Path
 Draw = Callable[[Mapping[str, Any], Path | str], Path]
@@ -37,7 +39,12 @@ class Portrait(NamedTuple):
     of_texts: Callable[..., dict[str, Any]] | None = None  # the same from an Encoder and Excerpts, if it takes texts
 
 
-FIGURES: dict[str, Claim | Portrait] = {
+class Gaze(NamedTuple):
+    compute: Callable[..., dict[str, Any]]  # from a handle that reads texts, a text, its target and a layer
+    draw: Draw
+
+
+FIGURES: dict[str, Claim | Portrait | Gaze] = {
     "optimizers": Claim(optimizers.race, plots.plot_optimizers),
     "gradients": Claim(gradients.watch, plots.plot_gradients),
     "positions": Claim(positions.look, plots.plot_positions),
@@ -51,6 +58,7 @@ FIGURES: dict[str, Claim | Portrait] = {
     "filters": Portrait(filters.look, plots.plot_tiles),
     "features": Portrait(features.look, plots.plot_tiles, most=1, takes_layer=True),
     "shifts": Portrait(shifts.measure, plots.plot_shifts, most=32),
+    "attention": Gaze(attention.look, plots.plot_look),
 }
 
 
@@ -62,47 +70,71 @@ def plot(
     model: Name | None = None,
     images: Name | Sequence[Name] = (),
     texts: Name | None = None,
-    layer: str | None = None,
+    text: str | None = None,
+    target: str | None = None,
+    layer: str | int | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
     """Compute a figure and draw it as a PNG or SVG file, by default NAME.png; returns the numbers that are drawn.
 
     A claim is computed from the seed; a portrait is of the `model`, most at work on `images`: pictures, folders or
     files of them. Some show the maps of a `layer`. Of a model that reads, `embeddings` are those of `texts`: a file of
-    lines, or of labelled texts.
+    lines, or of labelled texts. `attention` is that of a `layer`, by number, over a `text`, which a translator
+    translates, by `target` if given.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
     figure, out = FIGURES[name], Path(out or f"{name}.png")
     suffix_of(out)  # before anything is computed
     paths = [Path(path) for path in ([images] if isinstance(images, str | Path) else images)]
-    given = {"model": model is not None, "images": bool(paths), "texts": texts is not None, "layer": layer is not None}
-    wanted, example = dict.fromkeys(given, False), "--model runs/photos --images photos/"
-    if isinstance(figure, Portrait):
-        has_texts = given["texts"] and figure.of_texts is not None
-        wanted = {"model": True, "images": figure.most > 0 and not has_texts, "texts": has_texts}
-        wanted["layer"] = figure.takes_layer and given["layer"]
-        example += "" if figure.of_texts is None else ", or --model runs/bert --texts reviews.tsv"
-    for option, is_given in given.items():
-        if is_given and not wanted[option]:
-            beside = " beside texts" if option == "images" and wanted["texts"] else ""
-            raise ConfigError(f"the figure `{name}` takes no {option}{beside}", f"leave --{option} out")
-        if wanted[option] and not is_given:
-            raise ConfigError(f"the figure `{name}` needs --{option}", f"for example {example}")
+    options = {"model": model, "images": paths or None, "texts": texts, "text": text, "target": target, "layer": layer}
+    check_options(name, figure, {option for option, value in options.items() if value is not None})
     if isinstance(figure, Claim):
         with one_thread():
             numbers = figure.compute(seed)
+    elif isinstance(figure, Gaze):
+        numbers = figure.compute(load_attentive(str(model), device), text, target, layer)
+    elif texts is None:
+        numbers = portray(figure, str(model), paths, layer, device)
     else:
-        numbers = (
-            portray(figure, str(model), paths, layer, device)
-            if texts is None
-            else portray_reader(figure, str(model), Path(texts), device)
-        )
+        numbers = portray_reader(figure, str(model), Path(texts), device)
     figure.draw(numbers, out)
     return {"picture": str(out), **numbers}
 
 
-def portray(figure: Portrait, model: str, paths: list[Path], layer: str | None, device: str) -> dict[str, Any]:
+def check_options(name: str, figure: Claim | Portrait | Gaze, given: set[str]) -> None:
+    """Each figure has options that it needs, and others that it takes."""
+    needs, takes, example = set[str](), set[str](), "--model runs/photos --images photos/"
+    if isinstance(figure, Gaze):
+        needs, takes, example = {"model", "text"}, {"target", "layer"}, '--model runs/mine "A man rides a bike."'
+    elif isinstance(figure, Portrait):
+        has_texts = "texts" in given and figure.of_texts is not None
+        needs = {"model", "texts"} if has_texts else {"model", "images"} if figure.most else {"model"}
+        takes = {"layer"} if figure.takes_layer else set()
+        example += "" if figure.of_texts is None else ", or --model runs/bert --texts reviews.tsv"
+    for option in ("model", "images", "texts", "text", "target", "layer"):
+        written = "the text" if option == "text" else f"--{option}"  # which is an argument
+        if option in given - needs - takes:
+            beside = " beside texts" if option == "images" and "texts" in needs else ""
+            raise ConfigError(f"the figure `{name}` takes no {option}{beside}", f"leave {written} out")
+        if option in needs - given:
+            wanted = "a text" if option == "text" else written
+            raise ConfigError(f"the figure `{name}` needs {wanted}", f"for example {example}")
+
+
+def load_attentive(model: str, device: str) -> Any:
+    """What a text is given to as it is in use: a translator, a language model, or whatever else reads."""
+    if task_of("model", read_recipe(model).model.kind) in ("translation", "causal-lm"):
+        return load(model, device)
+    encoder = load_encoder(model, device)
+    if not isinstance(encoder, Encoder):
+        raise CheckpointError(
+            f"{model} sees pictures, and reads no texts", "where a Vision Transformer looks, `plot rollout` shows"
+        )
+    return encoder
+
+
+def portray(figure: Portrait, model: str, paths: list[Path], layer: str | int | None, device: str) -> dict[str, Any]:
     from clearformer.data.album import open_album
     from clearformer.data.images import ImageSource
 

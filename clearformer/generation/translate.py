@@ -156,7 +156,9 @@ class Translator:
         looks = getattr(self.model, "looks", None)  # a model may tell by itself
         found = looks(self.batch([pair])) if looks is not None else recorded(self.model, self.batch([pair]))
         if found is None:
-            raise ConfigError(f"{self.name} does not attend, so nothing can be aligned", "leave --align out")
+            raise ConfigError(
+                f"{self.name} does not attend, so nothing can be aligned", "a Transformer does, and bahdanau"
+            )
         (pattern,) = found  # (L, H, T, S)
         return Alignment(
             [*self.source_tokenizer.pieces(pair[0]), "<eos>"],

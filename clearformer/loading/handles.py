@@ -28,12 +28,12 @@ Handle = TypeVar(
     "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Coder, Transcriber
 )
 USES: dict[type, tuple[str, str]] = {
-    Translator: ("a translator", "translate, generate, evaluate, neighbours"),
-    LanguageModel: ("a language model", "generate, score, fill, repair, evaluate"),
-    MaskedModel: ("a masked language model", "score, fill, repair"),
+    Translator: ("a translator", "translate, generate, evaluate, neighbours, plot"),
+    LanguageModel: ("a language model", "generate, score, fill, repair, evaluate, plot"),
+    MaskedModel: ("a masked language model", "score, fill, repair, plot"),
     SentenceScorer: ("a scorer of sentences", "score"),
-    Classifier: ("a classifier", "classify, evaluate, embed"),
-    Tagger: ("a classifier of words", "classify, evaluate, embed"),
+    Classifier: ("a classifier", "classify, evaluate, embed, plot"),
+    Tagger: ("a classifier of words", "classify, evaluate, embed, plot"),
     Viewer: ("a classifier of pictures", "classify, evaluate, embed, plot"),
     Coder: ("an autoencoder of pictures", "evaluate, embed, plot"),
     Transcriber: ("a model of speech", "transcribe, evaluate"),

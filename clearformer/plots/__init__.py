@@ -1,7 +1,7 @@
 from clearformer.errors import MachineError
 
 try:
-    from clearformer.plots.attention import plot_attention
+    from clearformer.plots.attention import plot_attention, plot_look
     from clearformer.plots.batch_norm import plot_batch_norm
     from clearformer.plots.comparison import plot_comparison
     from clearformer.plots.complexity import plot_complexity
@@ -31,6 +31,7 @@ __all__ = [
     "plot_heat",
     "plot_level_sets",
     "plot_lines",
+    "plot_look",
     "plot_optimizers",
     "plot_positions",
     "plot_schedules",

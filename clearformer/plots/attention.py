@@ -1,8 +1,9 @@
-"""Where each target position looks: one map per head, and the mean over heads."""
+"""Where each target position looks: one map per head, and the mean over heads where there are several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +28,8 @@ def plot_attention(
             f"an attention pattern of shape {heads.shape} does not fit {T} target and {S} source pieces",
             "give an array (heads, target pieces, source pieces)",
         )
-    maps = {f"head {h}": weights for h, weights in enumerate(heads)} | {"mean of heads": heads.mean(axis=0)}
+    maps = {f"head {h}": weights for h, weights in enumerate(heads)}
+    maps |= {"mean of heads": heads.mean(axis=0)} if len(heads) > 1 else {}
     columns = ceil(sqrt(len(maps)))
     rows = ceil(len(maps) / columns)
 
@@ -62,3 +64,8 @@ def plot_attention(
         families, [heading] = lettering([title])
         figure.suptitle(heading, fontfamily=families, fontsize=11)
     return Path(path)
+
+
+def plot_look(numbers: Mapping[str, Any], path: Path | str) -> Path:
+    """The same of `lens.attention.look`'s numbers."""
+    return plot_attention(numbers["pattern"], numbers["source"], numbers["target"], path, numbers["title"])

@@ -1,4 +1,4 @@
-"""plot --model: a network at work on pictures."""
+"""plot --model: a network at work on pictures or texts."""
 
 import json
 import re
@@ -122,6 +122,12 @@ def test_what_a_user_can_mend_is_a_sentence(
         ("plot", "shifts", "--model", networks["resnet"], *seen, *words): "the figure `shifts` takes no texts",
         ("plot", "positions", *words): "the figure `positions` takes no texts",
         ("plot", "shifts", "--model", networks["resnet"], "--images", tmp_path / "none"): "does not exist",
+        ("plot", "attention", "a dog"): "the figure `attention` needs --model",
+        ("plot", "attention", "--model", run): "the figure `attention` needs a text",
+        ("plot", "attention", "--model", run, "a dog", *seen): "the figure `attention` takes no images",
+        ("plot", "attention", "--model", run, "a dog", "--layer", "1"): "small has no layer `1`",
+        ("plot", "attention", "--model", networks["vit-small-28"], "a dog"): "sees pictures, and reads no texts",
+        ("plot", "positions", "a dog"): "the figure `positions` takes no text",
     }.items():
         code, printed, err = cli(*arguments, *out)
         assert (code, printed) == (1, ""), arguments
@@ -129,3 +135,18 @@ def test_what_a_user_can_mend_is_a_sentence(
         assert "\nhint: " in err
         assert "Traceback" not in err
     assert not (tmp_path / "x.png").exists()
+
+
+def test_attention_over_a_sentence(cli, run: Path, tmp_path: Path) -> None:
+    """A translator's, over its own translation and over a given one."""
+    own = clearformer.load(run).translate(["the dog sees a tree."])[0]
+    given = ("plot", "attention", "--model", run, "the dog sees a tree.", "--out", tmp_path / "a.svg", "--json")
+    told = [
+        json.loads(cli(*given, *more).out) for more in ((), ("--target", own), ("--layer", "0"), ("--target", "un"))
+    ]
+    assert told[0] == told[1] == told[2] != told[3]
+    numbers = clearformer.plot("attention", tmp_path / "a.svg", model=run, text="the dog sees a tree.", layer=0)
+    assert numbers == told[0]
+    again = FIGURES["attention"].draw(numbers, tmp_path / "b.svg").read_text()
+    assert nameless(again) == nameless((tmp_path / "a.svg").read_text())
+    assert f"<!-- {numbers['title']} -->" in again

@@ -36,6 +36,7 @@ def test_long_sentences_skip_words_but_keep_their_size(tmp_path: Path) -> None:
     svg = plot_attention(make_pattern(1, 97, 83), source, target, tmp_path / "map.svg").read_text()
     assert "<!-- t4 -->" in svg
     assert "<!-- t1 -->" not in svg
+    assert "<!-- mean of heads -->" not in svg  # of one
 
 
 @pytest.mark.parametrize("shape", [(H, S, T), (T, S), (0, T, S)])

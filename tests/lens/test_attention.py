@@ -1,0 +1,103 @@
+"""Patterns against those that transformers computes, and the rules that any pattern keeps."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from clearformer.errors import ConfigError, DataError
+from clearformer.figures import load_attentive
+from clearformer.generation.language import LanguageModel
+from clearformer.generation.translate import Translator
+from clearformer.lens.attention import MOST, look
+from clearformer.models.rnn import RNN, RNNConfig
+from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+
+Hub = Callable[..., Path]
+TEXT, TARGET = "the man likes a cat", "le chien"
+MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM"}
+PAIRED = {"marian": "MarianMTModel", "t5": "T5ForConditionalGeneration"}
+
+
+def reference(kind: str, folder: Path) -> torch.nn.Module:
+    made = getattr(transformers, (MODELS | PAIRED)[kind])
+    return made.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def ids(folder: Path, text: str) -> Tensor:
+    return torch.tensor([transformers.AutoTokenizer.from_pretrained(folder)(text)["input_ids"]])
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(["a b c"] * 2, TextConfig(kind="word", min_frequency=1, vocab_size=50))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@torch.no_grad()
+def test_self_attention_is_that_of_transformers(hub: Hub, kind: str) -> None:
+    folder = hub(kind)
+    model = load_attentive(str(folder), "cpu")
+    pieces = look(model, TEXT)["source"]
+    assert (pieces if kind != "bert" else pieces[1:-1]) == TEXT.split()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(pieces)
+    expected = reference(kind, folder)(torch.tensor([tokens]), output_attentions=True).attentions  # L of (1, H, T, T)
+    for layer, (wanted,) in enumerate(expected):
+        told = look(model, TEXT, layer=layer)
+        assert told["source"] == told["target"] == pieces
+        torch.testing.assert_close(torch.tensor(told["pattern"]), wanted)
+    assert look(model, TEXT) == told  # the last, if none is named
+
+
+@pytest.mark.parametrize("kind", PAIRED)
+@torch.no_grad()
+def test_cross_attention_is_that_of_transformers(hub: Hub, kind: str) -> None:
+    folder = hub(kind)
+    theirs, end = reference(kind, folder), torch.zeros(1, 1, dtype=torch.long)
+    start = torch.full((1, 1), theirs.config.decoder_start_token_id)
+    source, target = torch.cat([ids(folder, TEXT), end], 1), torch.cat([start, ids(folder, TARGET)], 1)
+    found = theirs(source, decoder_input_ids=target, output_attentions=True).cross_attentions
+    told = look(load_attentive(str(folder), "cpu"), TEXT, TARGET)
+    assert (told["source"], told["target"]) == ([*TEXT.split(), "<eos>"], [*TARGET.split(), "<eos>"])
+    assert told["layer"] == len(found) - 1
+    torch.testing.assert_close(torch.tensor(told["pattern"]), found[-1][0])
+
+
+def test_a_translator_looks_while_it_writes_its_own_translation(hub: Hub) -> None:
+    model = load_attentive(str(hub("marian")), "cpu")
+    assert look(model, TEXT) == look(model, TEXT, model.translate([TEXT])[0]) != look(model, TEXT, TARGET)
+
+
+def test_rows_sum_to_one_and_a_gpt_sees_nothing_ahead(hub: Hub) -> None:
+    for kind in ("gpt2", "bert", "marian"):
+        pattern = torch.tensor(look(load_attentive(str(hub(kind, name=kind)), "cpu"), TEXT)["pattern"])
+        torch.testing.assert_close(pattern.sum(-1), torch.ones(pattern.shape[:2]))
+        assert pattern.triu(1).any() == (kind != "gpt2")
+
+
+def test_bahdanaus_alignment_is_one_layer_of_one_head(tokenizer: Tokenizer) -> None:
+    V = tokenizer.vocab_size
+    model = Seq2Seq(Seq2SeqConfig(source_vocab=V, target_vocab=V, d_model=7, attention="additive"))
+    told = look(Translator(model, tokenizer, tokenizer), "a b c", "b a")
+    pattern = torch.tensor(told["pattern"])
+    assert (told["layer"], pattern.shape) == (0, (1, 3, 4))
+    torch.testing.assert_close(pattern.sum(-1), torch.ones(1, 3))
+
+
+def test_what_cannot_be_shown_is_said(hub: Hub, tokenizer: Tokenizer) -> None:
+    gpt = load_attentive(str(hub("gpt2", n_positions=MOST + 3)), "cpu")
+    for layer in ("2", "-1", "last", 7):
+        with pytest.raises(ConfigError, match=f"hub has no layer `{layer}`"):
+            look(gpt, TEXT, layer=layer)
+    with pytest.raises(ConfigError, match="hub is no translator"):
+        look(gpt, TEXT, TARGET)
+    assert len(look(gpt, "a " * MOST)["source"]) == MOST
+    with pytest.raises(DataError, match=f"{MOST + 1} tokens are more than the {MOST}"):
+        look(gpt, "a " * (MOST + 1))
+    lstm = LanguageModel(RNN(RNNConfig(vocab=tokenizer.vocab_size, d_model=7)), tokenizer, name="lstm")
+    with pytest.raises(ConfigError, match="lstm has no attention to look at"):
+        look(lstm, "a b")
