@@ -34,6 +34,7 @@ except ModuleNotFoundError:
 
 
 UNTOLD = "picture"  # what a picture shows of which nobody says more
+SEVERAL = ("idx3-ubyte", ".npz", ".parquet")  # how the names of files end that hold many pictures
 
 
 class Picture(NamedTuple):
@@ -171,6 +172,11 @@ def some_pictures(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
 
 def open_picture(path: Path) -> Image.Image:
     require_file(path)
+    if path.name.removesuffix(".gz").endswith(SEVERAL):
+        raise DataError(
+            f"{path} is a file of many pictures, where one of a single picture is wanted",
+            "give .png or .jpg files; such as this one go with --images, of train, evaluate and plot",
+        )
     return decode(path, str(path))
 
 

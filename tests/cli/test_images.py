@@ -154,6 +154,15 @@ def test_finetune_on_other_classes(cli, eye: Path, tmp_path: Path) -> None:
     assert shown.out.split("\t")[1] == "white"
 
 
+def test_files_of_many_pictures_are_refused_in_words(cli, eye: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "many.npz", images=np.zeros((3, 7, 7), "uint8"))
+    for verb in ("classify", "embed"):
+        code, out, err = cli(verb, "--model", eye, tmp_path / "many.npz")
+        assert (code, out) == (1, "")
+        assert "many.npz is a file of many pictures" in err
+        assert "Traceback" not in err
+
+
 def test_embed_gives_what_the_head_reads(cli, eye: Path, photos: list[Path], tmp_path: Path) -> None:
     code, _, _ = cli("embed", "--model", eye, "--unit", "--out", tmp_path / "v.npy", *photos)
     assert code == 0

@@ -210,6 +210,13 @@ def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
     assert (n, len(some)) == (6, 3)
 
 
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte", "a.npz", "a.parquet"])
+def test_a_file_of_many_is_not_taken_for_a_damaged_picture(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"many")
+    with pytest.raises(DataError, match=f"{name} is a file of many pictures"):
+        open_picture(tmp_path / name)
+
+
 def test_a_photograph_is_turned_the_right_way_up(tmp_path: Path) -> None:
     image = Image.fromarray(noise(5, 11, 3))
     exif = image.getexif()
