@@ -38,6 +38,11 @@ LARGEST = {"cuda": 224}  # pixels a side that are read of large pictures; 64 wit
 SMALL = 64  # pixels a side up to which a picture is small: the first filters leave it its size
 ENLARGED = (32, 64, 128, 224)  # pixels a side, for networks that small pictures are too small for
 LOOKED_AT = 100  # pictures that speak for all
+# of a kind that is named without a size: pixels a side up to, and the preset that suits them
+SUITED: dict[str | None, list[tuple[float, str]]] = {
+    "vit": [(28, "vit-small-28"), (32, "vit-small-32"), (float("inf"), "vit-ti-16")],
+    "vgg": [(SMALL, "vgg11-small"), (float("inf"), "vgg11-bn")],
+}
 
 
 class Survey(NamedTuple):
@@ -63,6 +68,9 @@ def plan_images(
     rows = NETWORKS if where.type == "cuda" else [*NETWORKS[:-1], PATIENT]
     _, depths, width, n_rows, passes = next(row for row in rows if found.n <= row[0])
     side, channels = min(found.side, LARGEST.get(where.type, SMALL)), 1 if found.is_grey else 3
+    if model in SUITED:
+        named = {"preset": next(name for most, name in SUITED[model] if side <= most)}
+        draft = Recipe.parse(override(table | {"model": named}, settings), "--set")
     size = fitting_size(draft, side)
     sizes: dict[str, Any] = {"block": "basic", "depths": depths}
     sizes |= {"widths": [width >> i for i in reversed(range(len(depths)))]}

@@ -12,7 +12,7 @@ from PIL import Image
 
 import clearformer
 from clearformer import launch
-from clearformer.auto.images import plan_finetune_images
+from clearformer.auto.images import outline, plan_finetune_images
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.fitting import Fitted
 from clearformer.data.image_store import ImageStore
@@ -299,3 +299,23 @@ def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: P
 
 def test_a_resnet_by_name_is_as_large_as_one_chosen(shapes: Path) -> None:
     assert clearformer.plan(images=shapes, model="resnet") == clearformer.plan(images=shapes)
+
+
+@pytest.mark.parametrize(
+    ("model", "side", "preset", "size"),
+    [
+        ("vit", 23, "vit-small-28", 28),
+        ("vit", 29, "vit-small-32", 32),
+        ("vit", 61, "vit-ti-16", 64),
+        ("vgg", 23, "vgg11-small", 32),
+        ("vgg", 61, "vgg11-small", 32),
+    ],
+)
+def test_a_name_without_a_size_means_one_that_suits_the_pictures(
+    tmp_path: Path, model: str, side: int, preset: str, size: int
+) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((7, side, side), "uint8"), labels=np.arange(7) % 3)
+    chosen = clearformer.plan(images=tmp_path / "x.npz", model=model, settings=["model.dropout=0.3"], device="cpu")
+    assert (chosen.model.preset, chosen.model.size, chosen.image.size) == (preset, size, size)
+    assert (chosen.model.n_classes, chosen.model.dropout) == (3, 0.3)
+    assert sum(p.numel() for p in outline(chosen.model).parameters()) < 10e6
