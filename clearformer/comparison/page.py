@@ -17,7 +17,8 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
     header, *rows = cells(results)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    seeds = ", ".join(str(run["seed"]) for run in next(iter(results["runs"].values())))
+    seeds = [str(run["seed"]) for run in next(iter(results["runs"].values()))]
+    told = f"Means over the seeds {', '.join(seeds)}" if len(seeds) > 1 else f"Of the seed {seeds[0]}"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -32,7 +33,7 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
 </tbody>
 </table>
 {svg[svg.index("<svg") :]}
-<p>Means over the seeds {seeds}. Seconds to the goal are of training alone, at its median speed; memory is the most that
+<p>{told}. Seconds to the goal are of training alone, at its median speed; memory is the most that
 the process, or on CUDA its tensors, held.</p>
 <pre>{escape(settings)}</pre>
 </html>
@@ -40,14 +41,15 @@ the process, or on CUDA its tensors, held.</p>
 
 
 def cells(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table as text, its header first."""
-    goal = results["goal"]
-    header = ["", results["metric"], "± sd", "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]
+    """The table as text, its header first. Of a single seed there is no spread to tell."""
+    goal, is_spread = results["goal"], all(row["sd"] is not None for row in results["table"])
+    spread = ["± sd"] if is_spread else []
+    header = ["", results["metric"], *spread, "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]
     rows = [
         [
             row["name"],
             f"{row['score']:.4g}",
-            "" if row["sd"] is None else f"{row['sd']:.2g}",
+            *([f"{row['sd']:.2g}"] if is_spread else []),
             *(f"{row[key]:,.0f}" for key in ("parameters", "per_second", "peak_mb", "seconds")),
             *(
                 []

@@ -1,0 +1,26 @@
+from typing import Any
+
+import pytest
+
+from clearformer.comparison.contest import KEPT, table
+from clearformer.comparison.page import cells, page
+
+
+def results_of(*scores: float) -> dict[str, Any]:
+    every = dict.fromkeys(("count", "per_second", *KEPT), 7.0) | {"reached": None}
+    runs = {"a": [{"seed": seed, "score": score, **every} for seed, score in enumerate(scores)]}
+    return {"title": "t", "metric": "bleu", "unit": "tokens", "goal": None, "runs": runs, "table": table(runs, "bleu")}
+
+
+@pytest.mark.parametrize(
+    ("scores", "spread", "told"),
+    [((31.0,), {}, "Of the seed 0."), ((31.0, 33.0), {"± sd": "1.4"}, "Means over the seeds 0, 1.")],
+)
+def test_only_several_seeds_have_a_spread(scores: tuple[float, ...], spread: dict[str, str], told: str) -> None:
+    results = results_of(*scores)
+    header, row = cells(results)
+    score = {"": "a", "bleu": f"{sum(scores) / len(scores):.4g}"}
+    assert dict(zip(header, row)) == score | spread | dict.fromkeys(
+        ("parameters", "tokens/s", "memory, MB", "seconds"), "7"
+    )
+    assert f"<p>{told} Seconds" in page(results, "<svg></svg>", "")
