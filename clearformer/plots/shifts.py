@@ -1,11 +1,16 @@
 """Correlations layer by layer, when pictures move."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from clearformer.plots.lines import draw_lines
 from clearformer.plots.style import picture
+
+NAMED = 20  # layers, at most: of more, every second or so
 
 
 def plot_shifts(numbers: Mapping[str, Any], path: Path | str) -> Path:
@@ -25,17 +30,18 @@ def plot_shifts(numbers: Mapping[str, Any], path: Path | str) -> Path:
             }
             draw_lines(ax, series, "", "correlation")
             ax.set_title(title, fontweight="bold")
-            ax.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=6)
+            write_names(ax, names)
         for i, line in enumerate(stayed.get_lines()):
             end = [numbers["hidden"][i]]
             stayed.plot([len(layers)], end, color=line.get_color(), marker="s", markersize=5, linestyle="")
-        stayed.set_xticks(
-            range(len(names) + 1),
-            [*names, "what the head reads"],
-            rotation=60,
-            ha="right",
-            rotation_mode="anchor",
-            fontsize=6,
-        )
+        write_names(stayed, names, "what the head reads")
         moved.legend(title="shifted by", title_fontsize=8)
     return Path(path)
+
+
+def write_names(ax: Axes, names: Sequence[str], last: str | None = None) -> None:
+    """Below the axis, as many as have room; `last` stands behind them."""
+    stride = ceil(len(names) / NAMED)
+    told = dict(list(enumerate(names))[: len(names) - stride + 1 : stride])
+    told |= {} if last is None else {len(names): last}
+    ax.set_xticks([*told], [*told.values()], rotation=60, ha="right", rotation_mode="anchor", fontsize=6)
