@@ -32,6 +32,8 @@ def demo(
     out: Path | str | None = None, settings: Sequence[str] = (), seed: int = 0, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
     """Everything above, into a run folder; returns the scores. `say` is told each result as it comes."""
+    from clearformer.figures import plot  # where matplotlib is missing, this says so before anything is trained
+
     out = Path(out or f"runs/demo-{time.strftime('%Y%m%d-%H%M%S')}")
     if out.exists():
         raise CheckpointError(f"{out} is there already", "choose another --out")
@@ -53,12 +55,13 @@ def demo(
         say(f"BLEU {scores[split]:6.2f}  {title}")
     say(f"BLEU {scores['dictionary']:6.2f}  word-by-word dictionary, on the random split")
 
-    picture = draw_attention(out, parts["test"][0])
+    english, hindi = parts["test"][0]
+    picture = plot("attention", out / "attention.png", model=out, text=english, target=hindi)["picture"]
     say(f"attention: {picture}")
     pretrained = load_as(Translator, DEFAULT)
     for sentence, translation in zip(SENTENCES, pretrained.translate(SENTENCES)):
         say(f"{DEFAULT}: {sentence}  →  {translation}")
-    return {"run": str(out), "bleu": scores, "attention": str(picture), "seconds": report["seconds"]}
+    return {"run": str(out), "bleu": scores, "attention": picture, "seconds": report["seconds"]}
 
 
 def write_corpus(parts: dict[str, list[Pair]], folder: Path) -> None:
@@ -66,11 +69,3 @@ def write_corpus(parts: dict[str, list[Pair]], folder: Path) -> None:
     for split, pairs in parts.items():
         lines = "".join(f"{pair.english}\t{pair.hindi}\n" for pair in pairs)
         (folder / f"{split}.tsv").write_text(lines, encoding="utf-8")
-
-
-def draw_attention(run: Path, pair: Pair) -> Path:
-    """What each head of the last decoder layer looks at while it writes the reference."""
-    from clearformer.plots.attention import plot_attention
-
-    seen = load_as(Translator, run).align(pair.english, pair.hindi)
-    return plot_attention(seen.pattern[-1].numpy(), seen.source, seen.target, run / "attention.png")
