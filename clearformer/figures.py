@@ -79,8 +79,8 @@ def plot(
 
     A claim is computed from the seed; a portrait is of the `model`, most at work on `images`: pictures, folders or
     files of them. Some show the maps of a `layer`. Of a model that reads, `embeddings` are those of `texts`: a file of
-    lines, or of labelled texts. `attention` is that of a `layer`, by number, over a `text`, which a translator
-    translates, by `target` if given.
+    lines, or of labelled texts. `attention` is that of a `layer`, the last or by its number, over a `text`, which a
+    translator translates, by `target` if given.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))

@@ -46,7 +46,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Whose maps are shown, by grad-cam (the last) or features; its number for attention (the last).",
+            help="Whose maps are shown, by grad-cam (the last) or features; for attention its number (the last).",
         ),
     ] = None,
     out: Annotated[
@@ -67,6 +67,7 @@ def plot(
     clearformer plot optimizers
     clearformer plot gradients --out gradients.svg --json > gradients.json
     clearformer plot attention --model runs/mine "A man rides a bike."
+    clearformer plot attention --model runs/mine --layer encoder.0 "A man rides a bike."
     clearformer plot attention --model runs/book --layer 0 "To be or not to be"
     clearformer plot embeddings --model runs/photos --images photos/
     clearformer plot embeddings --model all-MiniLM-L6-v2 --texts reviews.tsv

@@ -63,8 +63,26 @@ def test_cross_attention_is_that_of_transformers(hub: Hub, kind: str) -> None:
     found = theirs(source, decoder_input_ids=target, output_attentions=True).cross_attentions
     told = look(load_attentive(str(folder), "cpu"), TEXT, TARGET)
     assert (told["source"], told["target"]) == ([*TEXT.split(), "<eos>"], [*TARGET.split(), "<eos>"])
-    assert told["layer"] == len(found) - 1
+    assert told["layer"] == str(len(found) - 1)
     torch.testing.assert_close(torch.tensor(told["pattern"]), found[-1][0])
+
+
+@pytest.mark.parametrize("kind", PAIRED)
+@torch.no_grad()
+def test_an_encoder_reads_the_source_as_that_of_transformers(hub: Hub, kind: str) -> None:
+    folder = hub(kind)
+    source = torch.cat([ids(folder, TEXT), torch.zeros(1, 1, dtype=torch.long)], 1)
+    expected = reference(kind, folder).get_encoder()(source, output_attentions=True).attentions
+    model = load_attentive(str(folder), "cpu")
+    for layer, (wanted,) in enumerate(expected):
+        told = look(model, TEXT, layer=f"encoder.{layer}")
+        assert told["source"] == told["target"] == [*TEXT.split(), "</s>"]
+        torch.testing.assert_close(torch.tensor(told["pattern"]), wanted)
+    with pytest.raises(ConfigError, match=r"hub has no layer `encoder\.2`") as caught:
+        look(model, TEXT, layer="encoder.2")
+    assert caught.value.hint == "its layers are encoder.0 to encoder.1"
+    with pytest.raises(ConfigError, match="hub looks at its text alone"):
+        look(model, TEXT, TARGET, layer="encoder.0")
 
 
 def test_a_translator_looks_while_it_writes_its_own_translation(hub: Hub) -> None:
@@ -84,16 +102,18 @@ def test_bahdanaus_alignment_is_one_layer_of_one_head(tokenizer: Tokenizer) -> N
     model = Seq2Seq(Seq2SeqConfig(source_vocab=V, target_vocab=V, d_model=7, attention="additive"))
     told = look(Translator(model, tokenizer, tokenizer), "a b c", "b a")
     pattern = torch.tensor(told["pattern"])
-    assert (told["layer"], pattern.shape) == (0, (1, 3, 4))
+    assert (told["layer"], pattern.shape) == ("0", (1, 3, 4))
     torch.testing.assert_close(pattern.sum(-1), torch.ones(1, 3))
+    with pytest.raises(ConfigError, match="model has no attention to look at"):
+        look(Translator(model, tokenizer, tokenizer), "a b c", layer="encoder.0")  # which is recurrent
 
 
 def test_what_cannot_be_shown_is_said(hub: Hub, tokenizer: Tokenizer) -> None:
     gpt = load_attentive(str(hub("gpt2", n_positions=MOST + 3)), "cpu")
-    for layer in ("2", "-1", "last", 7):
+    for layer in ("2", "-1", "last", "encoder.0", 7):
         with pytest.raises(ConfigError, match=f"hub has no layer `{layer}`"):
             look(gpt, TEXT, layer=layer)
-    with pytest.raises(ConfigError, match="hub is no translator"):
+    with pytest.raises(ConfigError, match="hub looks at its text alone"):
         look(gpt, TEXT, TARGET)
     assert len(look(gpt, "a " * MOST)["source"]) == MOST
     with pytest.raises(DataError, match=f"{MOST + 1} tokens are more than the {MOST}"):
