@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,9 @@ def plot_attention(
     stride = ceil(0.17 / cell)  # a line of text needs 0.17 inches
     margin = 0.08 * max(map(len, words))
     width = columns * max(cell * S + 0.15, 1.3) + margin + 0.9
-    height = rows * (cell * T + 0.35) + margin + 0.4
+    title_families, [heading] = lettering([title])
+    lines = wrap(heading, int(width / 0.09))  # inches that a letter of it needs
+    height = rows * (cell * T + 0.35) + margin + 0.2 + 0.2 * max(1, len(lines))
 
     with picture(path, width, height) as figure:
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -61,8 +64,7 @@ def plot_attention(
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=0)
-        families, [heading] = lettering([title])
-        figure.suptitle(heading, fontfamily=families, fontsize=11)
+        figure.suptitle("\n".join(lines), fontfamily=title_families, fontsize=11)
     return Path(path)
 
 

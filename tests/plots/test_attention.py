@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,16 @@ def test_long_sentences_skip_words_but_keep_their_size(tmp_path: Path) -> None:
     assert "<!-- t4 -->" in svg
     assert "<!-- t1 -->" not in svg
     assert "<!-- mean of heads -->" not in svg  # of one
+
+
+def test_a_title_that_is_wider_than_the_picture_goes_on_below(tmp_path: Path) -> None:
+    words = [f"word{i}" for i in range(23)]
+    svg = plot_attention(
+        make_pattern(1, 2, 2), ["a", "b"], ["c", "d"], tmp_path / "map.svg", " ".join(words)
+    ).read_text()
+    lines = re.findall("<!-- (word.*) -->", svg)
+    assert " ".join(lines).split() == words
+    assert max(map(len, lines)) < 60
 
 
 @pytest.mark.parametrize("shape", [(H, S, T), (T, S), (0, T, S)])
