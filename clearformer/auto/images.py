@@ -17,15 +17,15 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from clearformer.auto.bounds import steps_asked
-from clearformer.auto.tuned import built_on, gentle
+from clearformer.auto.tuned import built_on, gentle, outline, tuned_outline
 from clearformer.data.batch import blank
 from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
-from clearformer.recipe import Recipe, build_model, model_key, override, task_of
+from clearformer.recipe import Recipe, model_key, override, task_of
 from clearformer.training.journal import console
 from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import SAID, Method, rate_for, tune
+from clearformer.tuning.methods import SAID, Method, rate_for
 
 # pictures up to: blocks of each stage, width of the last, pictures a step, passes over the data
 NETWORKS: list[tuple[float, list[int], int, int, int]] = [
@@ -144,9 +144,7 @@ def plan_finetune_images(
         **built_on(start, old, method),
     }
     draft = Recipe.parse(override(table, settings), "--set")
-    network = outline(draft.model)
-    assert draft.tuning is not None
-    tune(network, draft.tuning)  # what it cannot take is refused before any picture is read
+    network = tuned_outline(draft)
     n = survey(draft).n
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     steps = int(max(50, round(passes * n / ROWS, -1)))
@@ -185,12 +183,6 @@ def survey(recipe: Recipe) -> Survey:
 def is_grey(mode: str) -> bool:
     """Pillow's word for how a picture is stored: 1, L, LA and I;16 have no colours."""
     return mode[0] in "1LIF"
-
-
-def outline(config: Any) -> nn.Module:
-    """The network without numbers, on torch's meta device."""
-    with torch.device("meta"):
-        return build_model(config)
 
 
 def width_of(network: Any) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.auto.bounds import in_words, steps_asked
-from clearformer.auto.tuned import built_on, gentle
+from clearformer.auto.tuned import built_on, gentle, tuned_outline
 from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
@@ -112,7 +112,9 @@ def plan_finetune_labels(
         "objective": {"kind": OBJECTIVES[by_word]},
         **built_on(start, old, method),
     }
-    n, n_chars = survey_labels(Recipe.parse(override(table, settings), "--set"))
+    draft = Recipe.parse(override(table, settings), "--set")
+    tuned_outline(draft)
+    n, n_chars = survey_labels(draft)
     passes = next(row for row in PASSES if n <= row[0])[1][method]
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
     steps = int(max(50, round(passes * n * mean_tokens(n, n_chars) / tokens, -1)))

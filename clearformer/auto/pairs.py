@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.auto.bounds import PART, in_words, refuse_others, steps_asked
+from clearformer.auto.tuned import built_on, tuned_outline
 from clearformer.data.sources import Tally
 from clearformer.errors import ConfigError
 from clearformer.loading.contents import read_recipe
@@ -108,7 +109,12 @@ def plan_finetune_pairs(
         data |= {} if old.data is None else {key: old.tables()["data"][key] for key in ("filter", "prefix")}
     table: dict[str, Any] = {name: value for name, value in old.tables().items() if name in kept}
     table["data"] = {split: dict(source) for split, source in sources.items()} | data
-    n_pairs, n_chars = survey(Recipe.parse(override(table, settings), "--set"))
+    if method != "full":
+        table |= built_on(start, old, method)
+    draft = Recipe.parse(override(table, settings), "--set")
+    if draft.tuning is not None:
+        tuned_outline(draft)
+    n_pairs, n_chars = survey(draft)
     rate = old.optim.lr / 10 if method == "full" else rate_for(method, old.model.d_model)
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * n_pairs * max(4.0, n_chars / n_pairs / 4) / tokens)))
@@ -118,8 +124,6 @@ def plan_finetune_pairs(
         "schedule": {"kind": "cosine", "warmup": min(100, steps_asked(settings, steps) // 10)},
         "train": {"tokens": tokens, "steps": steps, "validate_every": every, "save_every": every, "patience": 5},
     }
-    if method != "full":
-        table["tuning"] = {"method": method, "base": str(start.resolve())}
     recipe = Recipe.parse(override(table, settings), "--set")
     console.print(
         f"{n_pairs:,} pairs of {n_chars / n_pairs:.0f} characters: {SAID[method]} from {start}, "

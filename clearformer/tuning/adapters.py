@@ -81,7 +81,7 @@ def add_lora(model: nn.Module, config: LoraConfig, name: str = "default") -> nn.
         raise ConfigError("the model has no linear layer to adapt", "a packed model has none any more: build it anew")
     for target in config.targets:
         if not any(matches(place, target) for place in known):
-            hint = f"{suggest(target, kinds(known))}, by tuning.lora.targets; or another method"
+            hint = f"{suggest(target, kinds(known))}, by tuning.lora.targets; or tune all its weights: method full"
             raise ConfigError(f"the model has no layer `{target}` to adapt", hint)
     chosen = [place for at, place in known.items() if any(matches(at, target) for target in config.targets)]
     layers = {place.layer: model.get_submodule(place.layer) for place in chosen}

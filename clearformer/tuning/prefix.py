@@ -202,7 +202,10 @@ def attach(layer: Any, prefix: nn.Module, length: int) -> None:
 def attentions(model: nn.Module) -> dict[str, Any]:
     layers = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
     if not layers:
-        raise ConfigError("the model does not attend, so nothing can stand before its keys", "use LoRA instead")
+        raise ConfigError(
+            "the model does not attend, so nothing can stand before its keys",
+            "tune all its weights instead: method full",
+        )
     return layers
 
 

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from clearformer.auto import pairs
+from clearformer.auto.labels import plan_finetune_labels
 from clearformer.auto.pairs import plan_finetune_pairs, plan_pairs
 from clearformer.auto.text import plan_text
 from clearformer.errors import ConfigError
@@ -110,3 +111,17 @@ def test_only_what_translates_goes_on_from_pairs(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"is a model for causal-lm, not for translation\nhint: .* a translator"):
         plan_finetune_pairs(tmp_path, SOURCES, "full", [])
+
+
+@pytest.mark.parametrize(("method", "said"), [("lora", "no layer `q` to adapt"), ("prefix", "does not attend")])
+@pytest.mark.parametrize(
+    ("plan", "model"), [(plan_finetune_pairs, 'kind = "seq2seq"'), (plan_finetune_labels, 'kind = "classifier"')]
+)
+def test_what_a_recurrent_network_cannot_take_is_refused_before_data_is_read(
+    tmp_path: Path, plan: Any, model: str, method: str, said: str
+) -> None:
+    inner = '[model.base]\nkind = "birnn"\n' if "classifier" in model else ""
+    recipe = f'[origin]\nsource = "elsewhere"\n[model]\n{model}\n{inner}'
+    (tmp_path / "recipe.toml").write_text(recipe, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"{said}(?s:.*)tune all its weights"):
+        plan(tmp_path, {"train": {"path": Path("there-is-no-such-file.tsv")}}, method, [])
