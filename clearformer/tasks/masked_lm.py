@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder, load_tensors, load_weights
+from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE, EncoderBatch, Tensors
 from clearformer.data.framed import FullSentences, MaskedRows, SentencePairs, no_mask
 from clearformer.data.sentences import Sentences, store_sentences
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
+from clearformer.loading.opening import open_model
 from clearformer.objectives.masked_lm import asked_for, cross_entropy
-from clearformer.recipe import Recipe, build_model
+from clearformer.recipe import Recipe
 from clearformer.tasks.drawn import DrawnTask
 from clearformer.text import Tokenizer
 from clearformer.training.journal import console
@@ -77,7 +78,7 @@ class MaskedLMTask(DrawnTask):
     def test(self, device: torch.device) -> dict[str, Any]:
         if not self.path("test").exists():
             return {}
-        model = load_best(self.recipe, self.run).to(device)
+        model = open_model(self.run.path, str(device)).network.eval()
         scores = measure(model, self.fixed("test"), device)
         console.print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
         return scores
@@ -98,13 +99,6 @@ class MaskedLMTask(DrawnTask):
             elif token not in frame:
                 words += self.tokenizer.pieces([token])
         return " ".join(words)
-
-
-def load_best(recipe: Recipe, run: RunFolder) -> nn.Module:
-    """The best weights of a run, by themselves."""
-    model = build_model(recipe.model)
-    load_weights(model, load_tensors(run.model)[0], str(run.model))
-    return model.eval()
 
 
 @torch.no_grad()

@@ -70,7 +70,7 @@ class SpanCorruptionTask(DrawnTask):
     def fitted(self) -> Recipe:
         self.facts = {"tokenizers": [self.tokenizer.fingerprint()] * 2}  # one for each side
         size = self.tokenizer.vocab_size
-        return self.recipe.with_model(source_vocab=size, target_vocab=size)
+        return self.recipe.with_vocab(source_vocab=size, target_vocab=size)
 
     @property
     def room(self) -> int:
