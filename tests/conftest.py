@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,18 @@ HUB: dict[str, tuple[str, dict[str, Any]]] = {
 def hub(tmp_path: Path) -> Callable[..., Path]:
     """A folder as Hugging Face's libraries write it: a small random model, and a tokenizer of seventeen words.
 
-    `is_opened` puts <s> before every text; `more` words are added to the vocabulary.
+    `is_opened` puts <s> before every text; `more` words are added to the vocabulary, and `specials`, which no text
+    spells.
     """
 
-    def write(kind: str, name: str = "hub", is_opened: bool = False, more: int = 0, **changes: Any) -> Path:
+    def write(
+        kind: str,
+        name: str = "hub",
+        is_opened: bool = False,
+        more: int = 0,
+        specials: Sequence[str] = (),
+        **changes: Any,
+    ) -> Path:
         import tokenizers
         import transformers
         from tokenizers import models, pre_tokenizers, processors
@@ -76,6 +84,7 @@ def hub(tmp_path: Path) -> Callable[..., Path]:
         entries = [*ENTRIES, "<pad>", *(f"w{i}" for i in range(more))]
         rust = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(entries)}, unk_token="<unk>"))
         rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        rust.add_special_tokens([*specials])
         roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
         if is_opened:
             rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 2)])

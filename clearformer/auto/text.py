@@ -2,15 +2,24 @@
 
 tokens   letters of a short text, pieces of a long one
 model    a GPT, or the kind that is asked for, which grows with the text where there is a GPU
+
+A trained model goes on with another text as it is: its tokens, its objective, its context.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clearformer.auto.bounds import PART, in_words, refuse_others, steps_asked
-from clearformer.recipe import Recipe, model_key, override, presets
+from clearformer.auto.tuned import built_on, gentle, tuned_outline
+from clearformer.data.corpora import TextCorpora
+from clearformer.errors import ConfigError
+from clearformer.loading.contents import read_recipe
+from clearformer.recipe import Recipe, model_key, override, presets, task_of
+from clearformer.registry import resolve
 from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
+from clearformer.tuning.methods import SAID, Method, rate_for
 
 # characters up to: layers, heads, width, context, dropout, tokens a step, passes over the data, peak learning rate
 TEXTS: list[tuple[float, int, int, int, int, float, int, int, float]] = [
@@ -48,7 +57,7 @@ def plan_text(
     is_ours, recurs = model in (None, "gpt", *OTHERS, *RECURRENT), kind == "rnn-lm"
     smallest = {"n_heads": MODEST[1], "d_model": MODEST[2]} if is_ours and not recurs else {}
     draft = Recipe.parse(override(table | {"model": named | smallest}, settings), "--set")
-    n_chars = sum(len(document) for document in draft.data.read("train"))
+    n_chars = survey(draft)
     where = pick_device(device)
     row = next(row for row in TEXTS if n_chars <= row[0])[1:] if where.type == "cuda" else MODEST
     layers, heads, width, context, dropout, tokens, passes, lr = row
@@ -94,6 +103,69 @@ def plan_text(
         f"{recipe.optim.lr:g}, on {where}"
     )
     return recipe
+
+
+# tokens up to: passes over them by a model that has read another text before
+PASSES: list[tuple[float, int]] = [(300_000, 10), (3_000_000, 3), (float("inf"), 1)]
+READ = 1024  # tokens that a model from elsewhere is shown at a time, if it does not read less
+
+
+def plan_finetune_text(
+    start: Path,
+    sources: Mapping[str, Mapping[str, Any]],
+    method: Method,
+    settings: Sequence[str],
+    device: str = "auto",
+) -> Recipe:
+    """The recipe of a trained model, with another text, a gentler rate, and as many passes as are good for so much."""
+    old = read_recipe(start)
+    tables, is_ours = old.tables(), old.data is not None
+    if not is_ours and old.model.kind in OTHERS:  # what it was pretrained by, which its folder does not say
+        tables["objective"] = {"kind": OTHERS[old.model.kind][0]}
+    objective = task_of("objective", tables["objective"]["kind"])
+    if not issubclass(resolve("data", objective), TextCorpora):
+        raise ConfigError(
+            f"{start} is a model for {objective}, not for running text", "start from a GPT, an LSTM, a BERT or a T5"
+        )
+    if method == "head":
+        raise ConfigError("a language model has no head to begin anew", "choose full, lora or prefix")
+    kept = ("text", "model", "objective", "decode", "evaluate", "origin")
+    table: dict[str, Any] = {name: tables[name] for name in kept if name in tables}
+    if objective == "masked-lm" and not getattr(old.model, "word_head", True):
+        if method != "full":
+            raise ConfigError(f"{start} has no head that says words, and a new one must learn", "choose --method full")
+        table["model"] |= {"word_head": True}
+    # How texts are read goes with the weights; which are read does not.
+    read = tables["data"] if is_ours else {"length": min(READ, old.model.max_length), "train": {}}
+    table["data"] = {key: read[key] for key in ("length", "joined", "sentences") if key in read}
+    cut = {key: read["train"][key] for key in ("column", "documents") if key in read["train"]}
+    table["data"] |= {split: {**cut, **source} for split, source in sources.items()}
+    if method != "full":
+        table |= built_on(start, old, method)
+    draft = Recipe.parse(override(table, settings), "--set")
+    if draft.tuning is not None:
+        tuned_outline(draft)
+    n_chars = survey(draft)
+    n_tokens = n_chars if old.text.kind == "char" else n_chars / 4
+    passes = next(row for row in PASSES if n_tokens <= row[0])[1]
+    tokens = min(old.train.tokens, max(draft.data.length or 1, int(n_tokens / 10)))  # ten steps a pass at least
+    steps = int(max(50, round(passes * n_tokens / tokens, -1)))
+    table |= gentle(rate_for(method, old.model.d_model), tokens, steps, 15, settings)
+    if is_ours and method == "full" and old.tuning is None:  # else its rate was that of an adapter
+        table["optim"] = tables["optim"] | {"lr": old.optim.lr / 3}
+    recipe = Recipe.parse(override(table, settings), "--set")
+    per_step = recipe.train.tokens * recipe.train.accumulation
+    console.print(
+        f"{n_chars:,} characters of training text: {SAID[method]} from {start}, {per_step:,} tokens a step, "
+        f"{recipe.train.steps:,} steps ({in_words(recipe.train.steps * per_step / n_tokens)}), "
+        f"peak learning rate {recipe.optim.lr:g}, on {pick_device(device)}"
+    )
+    return recipe
+
+
+def survey(recipe: Recipe) -> int:
+    """Characters of the training text."""
+    return sum(len(document) for document in recipe.data.read("train"))
 
 
 def sizes_of(kind: str, layers: int, heads: int, width: int, context: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from clearformer.cli.options import (
     LengthPenalty,
     Model,
     Pairs,
+    Text,
     TextColumns,
     columns,
     corpus,
@@ -30,7 +31,7 @@ from clearformer.cli.options import (
 def evaluate(
     model: Model,
     pairs: Pairs = None,
-    text: Annotated[str | None, typer.Option(metavar="FILE[,FILE…]", help="Text, for a language model.")] = None,
+    text: Text = None,
     labels: Labels = None,
     images: Images = None,
     recordings: Annotated[

@@ -17,10 +17,12 @@ from clearformer.cli.options import (
     Pairs,
     Set,
     Test,
+    Text,
     TextColumns,
     Valid,
     columns,
     corpus,
+    files,
     label_column,
     text_columns,
 )
@@ -30,6 +32,7 @@ from clearformer.cli.options import (
 def finetune(
     model: Model,
     pairs: Pairs = None,
+    text: Text = None,
     labels: Labels = None,
     images: Images = None,
     method: Annotated[
@@ -48,14 +51,16 @@ def finetune(
 ) -> None:
     """Go on from a trained model with data of your own.
 
-    A translator learns from other pairs; a classifier is made from labelled texts, on a BERT, a GPT or another
-    classifier, or from pictures, on a classifier of others. It keeps its vocabulary. With lora, prefix and head only
-    what learns is saved, and MODEL must stay where it is, or move along with the run. The run folder is printed at the
-    end.
+    A translator learns from other pairs, a language model from another text; a classifier is made from labelled texts,
+    on a BERT, a GPT or another classifier, or from pictures, on a classifier of others. It keeps its vocabulary. With
+    lora, prefix and head only what learns is saved, and MODEL must stay where it is, or move along with the run. The
+    run folder is printed at the end.
 
     \b
     clearformer finetune --model runs/m30k --pairs more.tsv
     clearformer finetune --model runs/m30k --pairs more.tsv --method lora --set train.steps=500
+    clearformer finetune --model runs/book --text other.txt
+    clearformer finetune --model runs/book --text other.txt --method lora
     clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head
     clearformer finetune --model runs/bert --labels mrpc.tsv --text-columns 3,4 --label-column 0
     clearformer finetune --model runs/photos --images others/ --method head
@@ -64,11 +69,12 @@ def finetune(
 
     from clearformer.verbs import training
 
-    split = corpus if pairs is not None else (lambda name: name)
+    split = corpus if pairs is not None else files if text is not None else (lambda name: name)
     way: Any = method
     report = training.finetune(
         model,
         corpus(pairs),
+        text=files(text),
         labels=labels,
         images=images,
         method=way,

@@ -17,6 +17,10 @@ Pairs = Annotated[
     str | None,
     typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files."),
 ]
+Text = Annotated[
+    str | None,
+    typer.Option("--text", metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
+]
 Valid = Annotated[
     str | None,
     typer.Option("--valid", metavar="FILE[,FILE]", help="Data to validate on; else some of the training data."),

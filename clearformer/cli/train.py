@@ -18,6 +18,7 @@ from clearformer.cli.options import (
     Pairs,
     Set,
     Test,
+    Text,
     TextColumns,
     Valid,
     columns,
@@ -32,10 +33,7 @@ from clearformer.cli.options import (
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe, a TOML file.")] = None,
     pairs: Pairs = None,
-    text: Annotated[
-        str | None,
-        typer.Option(metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
-    ] = None,
+    text: Text = None,
     labels: Labels = None,
     images: Images = None,
     valid: Valid = None,

@@ -23,6 +23,12 @@ def sources_of(corpora: dict[str, Corpus], columns: Columns) -> dict[str, dict[s
     return {split: {"path": as_paths(corpus), "columns": columns} for split, corpus in corpora.items()}
 
 
+def written(corpora: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Running text by split, one file or several, likewise."""
+    lists = {split: [texts] if isinstance(texts, str | Path) else texts for split, texts in corpora.items()}
+    return {split: {"path": tuple(map(Path, texts))} for split, texts in lists.items()}
+
+
 def pictured(corpora: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Pictures by split, likewise."""
     return {split: {"path": Path(path)} for split, path in corpora.items()}

@@ -9,7 +9,7 @@ from clearformer import launch
 from clearformer.auto.images import plan_finetune_images, plan_images
 from clearformer.auto.labels import plan_finetune_labels, plan_labels
 from clearformer.auto.pairs import plan_finetune_pairs, plan_pairs
-from clearformer.auto.text import plan_text
+from clearformer.auto.text import plan_finetune_text, plan_text
 from clearformer.checkpoint import RunFolder
 from clearformer.data.labels import Column
 from clearformer.data.sources import Columns
@@ -17,7 +17,7 @@ from clearformer.errors import ConfigError, suggest
 from clearformer.loading.folders import find
 from clearformer.recipe import Recipe, model_key
 from clearformer.tuning.methods import SAID, Method
-from clearformer.verbs.corpora import Corpus, Name, TextColumns, Texts, labelled, pictured, sources_of
+from clearformer.verbs.corpora import Corpus, Name, TextColumns, Texts, labelled, pictured, sources_of, written
 
 
 def plan(
@@ -37,13 +37,7 @@ def plan(
     device: str = "auto",
 ) -> Recipe:
     """The recipe of a training: read from a file, or chosen from the data. Corpora are read, nothing is written."""
-    known = {"pairs": pairs, "text": text, "labels": labels, "images": images}
-    given = [name for name, value in known.items() if value is not None]
-    if len(given) > 1:
-        raise ConfigError(
-            f"both {' and '.join(given)} are given",
-            "train a translator on --pairs, a language model on --text, a classifier on --labels or --images",
-        )
+    given = at_most_one(pairs=pairs, text=text, labels=labels, images=images)
     splits = (("train", pairs or text or labels or images), ("valid", valid), ("test", test))
     corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if recipe is not None and corpora:
@@ -57,9 +51,7 @@ def plan(
         chosen = [f"model.{model_key(model)}={model}"] if model else []
         return Recipe.read(Path(recipe), [*chosen, *settings])
     if text is not None:
-        paths = {split: [corpus] if isinstance(corpus, str | Path) else corpus for split, corpus in corpora.items()}
-        files = {split: {"path": tuple(map(Path, corpus))} for split, corpus in paths.items()}
-        return plan_text(files, model, settings, device)
+        return plan_text(written(corpora), model, settings, device)
     if labels is not None:
         return plan_labels(labelled(corpora, text_columns, label_column), model, settings, device)
     if images is not None:
@@ -124,11 +116,12 @@ def finetune(
     model: Name,
     pairs: Corpus | None = None,
     *,
+    text: Texts | None = None,
     labels: Name | None = None,
     images: Name | None = None,
     method: Method = "full",
-    valid: Corpus | None = None,
-    test: Corpus | None = None,
+    valid: Corpus | Texts | None = None,
+    test: Corpus | Texts | None = None,
     columns: Columns = (0, 1),
     text_columns: TextColumns = None,
     label_column: Column | None = None,
@@ -139,23 +132,25 @@ def finetune(
 ) -> dict[str, Any]:
     """Go on from a trained model, with its own vocabulary and a gentler rate; reports as `train` does.
 
-    A translator learns from other pairs; a classifier is made from labels, or of other images. The method says what
-    learns: "full", "lora", "prefix" or "head". All but the first save what they learnt by itself, and need `model` ever
-    after.
+    A translator learns from other pairs, a language model from another text; a classifier is made from labels, or of
+    other images. The method says what learns: "full", "lora", "prefix" or "head". All but the first save what they
+    learnt by itself, and need `model` ever after.
     """
     start = find(model)
-    if sum(given is not None for given in (pairs, labels, images)) != 1:
+    if not at_most_one(pairs=pairs, text=text, labels=labels, images=images):
         raise ConfigError(
-            "there must be either pairs or labels or images",
-            "give --pairs more.tsv, --labels reviews.tsv or --images folder",
+            "there is nothing to go on with",
+            "give --pairs more.tsv, --text other.txt, --labels reviews.tsv or --images folder",
         )
     if method not in SAID:
         raise ConfigError(f"there is no method `{method}`", suggest(method, SAID))
-    splits = (("train", pairs or labels or images), ("valid", valid), ("test", test))
+    splits = (("train", pairs or text or labels or images), ("valid", valid), ("test", test))
     corpora: dict[str, Any] = {split: corpus for split, corpus in splits if corpus}
     if resume:
         refuse_with_resume(valid=valid, test=test)
         chosen = saved_recipe(out, settings)
+    elif text is not None:
+        chosen = plan_finetune_text(start, written(corpora), method, settings, device)
     elif labels is not None:
         sources = labelled(corpora, text_columns, label_column)
         chosen = plan_finetune_labels(start, sources, method, settings, device)
@@ -170,6 +165,17 @@ def finetune(
         device,
         None if chosen.tuning else start,
     )
+
+
+def at_most_one(**corpora: object) -> list[str]:
+    """The name of the data that is given, if any is."""
+    given = [name for name, value in corpora.items() if value is not None]
+    if len(given) > 1:
+        raise ConfigError(
+            f"both {' and '.join(given)} are given",
+            "train a translator on --pairs, a language model on --text, a classifier on --labels or --images",
+        )
+    return given
 
 
 def refuse_with_resume(**given: object) -> None:

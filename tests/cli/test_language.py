@@ -108,6 +108,22 @@ def test_evaluate_tells_the_perplexity_of_a_text(cli, poet: Path, book: Path) ->
     assert cli("evaluate", "--model", poet, "--text", book, "--device", "cpu").out.startswith("perplexity 1.")
 
 
+def test_another_book_changes_what_is_written(cli, poet: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("one two knock at my shoe\n" * 61)
+    arguments = ("--text", f"{other},{other}", "--valid", other, "--method", "lora", "--out", tmp_path / "run")
+    told = cli("finetune", "--model", poet, *arguments, "--device", "cpu")
+    assert (told.code, told.out) == (0, f"{tmp_path / 'run'}\n"), told.err
+    assert "characters of training text: low-rank adapters from" in " ".join(told.err.split())
+    merged = cli("merge", tmp_path / "run", tmp_path / "merged")
+    assert merged.code == 0, merged.err
+    for run in (tmp_path / "run", tmp_path / "merged"):
+        shown = cli("generate", "--model", run, "--temperature", "0", "--max-new", "9", "--prompt", "one two")
+        assert shown.out == "one two knock at\n"
+    rows = json.loads(cli("score", "--model", tmp_path / "run", "--json", "two buckle", "two knock").out)
+    assert rows[0]["text"] == "two knock"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -115,6 +131,11 @@ def test_evaluate_tells_the_perplexity_of_a_text(cli, poet: Path, book: Path) ->
         (("train", "--text", "BOOK", "--model", "transformer-tiny"), "transformer-tiny is a model for translation"),
         (("train", "--pairs", "BOOK", "--model", "gpt2"), "gpt2 is a model for causal-lm"),
         (("train", "--text", "none.txt"), "none.txt does not exist"),
+        (("finetune", "--model", "POET", "--text", "BOOK", "--pairs", "BOOK"), "both pairs and text are given"),
+        (("finetune", "--model", "POET", "--pairs", "BOOK"), "is a model for causal-lm, not for translation"),
+        (("finetune", "--model", "RUN", "--text", "BOOK"), "is a model for translation, not for running text"),
+        (("finetune", "--model", "POET", "--text", "none.txt"), "none.txt does not exist"),
+        (("finetune", "--model", "POET"), "there is nothing to go on with"),
         (("translate", "--model", "POET", "x"), "is a language model, not a translator"),
         (("generate", "--model", "RUN", "--chat", "x"), "is a translator, not a language model"),
         (("evaluate", "--model", "POET"), "either pairs or text"),
