@@ -101,7 +101,10 @@ def plan_finetune_pairs(
     """The recipe of a trained model, with other data, a gentler rate, and as many passes as are good for so much."""
     old = read_recipe(start)
     if (task := task_of("model", old.model.kind)) != "translation":
-        raise ConfigError(f"{start} is a model for {task}, not for translation", "start from a translator or a T5")
+        raise ConfigError(
+            f"{start} is a model for {task}, not for translation",
+            "start from a translator or a T5; a language model goes on with --text",
+        )
     kept = ["text", "model", "decode", "evaluate", "origin"]
     data: dict[str, Any] = {"filter": {"max_tokens": min(256, getattr(old.model, "max_length", 257) - 1)}}
     if task_of("objective", old.objective.kind) == "translation":  # else it was pretrained on text

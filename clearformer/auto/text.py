@@ -125,7 +125,8 @@ def plan_finetune_text(
     objective = task_of("objective", tables["objective"]["kind"])
     if not issubclass(resolve("data", objective), TextCorpora):
         raise ConfigError(
-            f"{start} is a model for {objective}, not for running text", "start from a GPT, an LSTM, a BERT or a T5"
+            f"{start} is a model for {objective}, not for running text",
+            "start from a GPT, an LSTM, a BERT or a T5; a translator goes on with --pairs",
         )
     if method == "head":
         raise ConfigError("a language model has no head to begin anew", "choose full, lora or prefix")
@@ -148,7 +149,8 @@ def plan_finetune_text(
     n_chars = survey(draft)
     n_tokens = n_chars if old.text.kind == "char" else n_chars / 4
     passes = next(row for row in PASSES if n_tokens <= row[0])[1]
-    tokens = min(old.train.tokens, max(draft.data.length or 1, int(n_tokens / 10)))  # ten steps a pass at least
+    # About ten steps a pass at least, though no less than a row each.
+    tokens = min(old.train.tokens, max(draft.data.length or draft.model.max_length, int(n_tokens / 10)))
     steps = int(max(50, round(passes * n_tokens / tokens, -1)))
     table |= gentle(rate_for(method, old.model.d_model), tokens, steps, 15, settings)
     if is_ours and method == "full" and old.tuning is None:  # else its rate was that of an adapter

@@ -142,7 +142,15 @@ def prepare_text(
             if len(stored.tokens) == 0:
                 raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
             told = "1 document" if len(stored) == 1 else f"{len(stored):,} documents"
-            console.print(f"{split}: {len(stored.tokens):,} tokens of {told}")
+            console.print(f"{split}: {len(stored.tokens):,} tokens of {told}{unknown(stored, tokenizer)}")
+
+
+def unknown(store: DocumentStore, tokenizer: Tokenizer) -> str:
+    """How much of a text its tokenizer has no entry for, in words: it may have been learnt from another."""
+    if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 has one token for both
+        return ""
+    share = 100 * float((store.tokens == tokenizer.unk_id).mean())
+    return f", {share:.2g} % of them unknown" if share else ""
 
 
 def learn_tokenizer(recipe: Recipe) -> Tokenizer:

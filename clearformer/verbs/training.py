@@ -198,7 +198,7 @@ def run(recipe: Recipe, folder: Path, resume: bool, device: str, start: Path | N
     if recipe.data is None:
         raise ConfigError(
             "there is nothing to train on: the recipe is that of an imported model, without [data]",
-            "go on from it with data of yours: clearformer finetune --model FOLDER --pairs more.tsv",
+            "go on from it with data of yours: clearformer finetune --model FOLDER, with --pairs or --text",
         )
     if not resume:
         probe(recipe)

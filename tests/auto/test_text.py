@@ -41,9 +41,9 @@ def test_what_belongs_to_the_weights_is_kept(surveyed: Any, tmp_path: Path) -> N
     assert (whole.tuning, whole.optim.lr) == (None, rate_for("full", 36))
 
 
-def test_fewer_passes_over_more_text_and_ten_steps_of_the_least(surveyed: Any, tmp_path: Path) -> None:
+def test_fewer_passes_over_more_text_and_ten_steps_of_the_least_in_each(surveyed: Any, tmp_path: Path) -> None:
     start, passes = written(tmp_path, f'{GPT}[text]\nkind = "char"\n'), []
-    for n_chars in (10_007, 1_000_003, 100_000_007):
+    for n_chars in (20_011, 1_000_003, 100_000_007):
         surveyed(n_chars)
         train = plan_finetune_text(start, SOURCES, "full", []).train
         assert n_chars / train.tokens >= 10

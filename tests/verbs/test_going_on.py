@@ -61,6 +61,15 @@ def test_the_second_book_becomes_likelier(
         assert merged["loss"] == pytest.approx(after["loss"], abs=1e-6)
 
 
+def test_letters_that_it_does_not_know_are_counted(
+    poet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sums.txt").write_text("2+2 four\n" * 101)
+    settings = ["train.steps=1", "data.held_out=0.5"]
+    clearformer.finetune(poet, text=tmp_path / "sums.txt", out=tmp_path / "run", settings=settings, device="cpu")
+    assert "train: 455 tokens of 1 document, 34 % of them unknown" in capsys.readouterr().err
+
+
 def test_an_lstm_goes_on_whole_or_not_at_all(books: tuple[Path, Path], tmp_path: Path) -> None:
     clearformer.train(text=books[0], model="lstm", out=tmp_path / "lstm", settings=LSTM, device="cpu")
     for method, said in (("lora", "no layer `q` to adapt"), ("prefix", "does not attend")):
