@@ -36,6 +36,7 @@ def seen_from(run: Path, base: Path) -> str:
 
 def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
     """The recipe with the sizes of the model that it goes on from, and the mark of that model's weights."""
+    refuse_prefix(base)  # before any data is prepared
     if recipe.model.kind == "classifier":
         own = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
         kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
@@ -54,6 +55,14 @@ def shaped(recipe: Recipe, base: Opened, run: Path) -> Recipe:
     return recipe
 
 
+def refuse_prefix(base: Opened) -> None:
+    if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
+        raise CheckpointError(
+            f"{base.name} has a prefix, which cannot be built into weights",
+            f"start from its base: {base.recipe.tuning.base}",
+        )
+
+
 def reader_config(base: Opened) -> Any:
     """Of the network that reads: a classifier's base, or the model itself."""
     return base.config.base if base.config.kind == "classifier" else base.config
@@ -64,11 +73,7 @@ def fill(network: nn.Module, base: Opened) -> None:
 
     A head that its base has not, or has for other classes, begins anew.
     """
-    if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
-        raise CheckpointError(
-            f"{base.name} has a prefix, which cannot be built into weights",
-            f"start from its base: {base.recipe.tuning.base}",
-        )
+    refuse_prefix(base)
     weights = weights_of(base.network)
     if isinstance(network, models.Classifier):
         inside = {name.removeprefix("base."): tensor for name, tensor in weights.items() if name.startswith("base.")}

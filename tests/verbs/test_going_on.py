@@ -8,7 +8,7 @@ import pytest
 import clearformer
 from clearformer import launch
 from clearformer.checkpoint import load_tensors
-from clearformer.errors import ConfigError
+from clearformer.errors import CheckpointError, ConfigError
 from clearformer.recipe import Recipe
 
 FIRST = "one two buckle my shoe\nthree four knock at the door\n"
@@ -55,6 +55,10 @@ def test_the_second_book_becomes_likelier(
     assert (tmp_path / "run" / "tokenizer.json").read_bytes() == (poet / "tokenizer.json").read_bytes()
     saved, old = (load_tensors(folder / "model.safetensors")[0].keys() for folder in (tmp_path / "run", poet))
     assert saved == old if method == "full" else saved.isdisjoint(old)
+    if method == "prefix":
+        with pytest.raises(CheckpointError, match="has a prefix, which cannot be built into weights"):
+            clearformer.finetune(tmp_path / "run", text=books[0], out=tmp_path / "third", device="cpu")
+        assert not (tmp_path / "third" / "data").exists()
     if method == "lora":
         clearformer.merge(tmp_path / "run", tmp_path / "merged")
         merged = clearformer.evaluate_text(tmp_path / "merged", books[1], device="cpu")
