@@ -59,14 +59,14 @@ def check_enough(n: int, what: str, hint: str) -> None:
 
 def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
     """How often each text has each of the commonest tokens, (N, D), in the order of their numbers."""
-    lengths = torch.tensor([len(row) for row in rows])
-    kinds, places, counts = torch.tensor([token for row in rows for token in row]).unique(
-        return_inverse=True, return_counts=True
-    )
+    owners = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows]))
+    tokens = torch.tensor([token for row in rows for token in row])
+    kinds, counts = tokens.unique(return_counts=True)
+    kinds = kinds[counts.argsort(descending=True, stable=True)[:TOKENS]].sort().values
+    is_common = torch.isin(tokens, kinds)
     table = torch.zeros(len(rows), len(kinds), dtype=torch.float64)
-    owners = torch.arange(len(rows)).repeat_interleave(lengths)
-    table.index_put_((owners, places), torch.ones((), dtype=torch.float64), accumulate=True)
-    return table[:, counts.argsort(descending=True, stable=True)[:TOKENS].sort().values]
+    places = (owners[is_common], torch.searchsorted(kinds, tokens[is_common]))
+    return table.index_put_(places, torch.ones((), dtype=torch.float64), accumulate=True)
 
 
 def on_a_plane(points: Tensor) -> dict[str, Any]:
