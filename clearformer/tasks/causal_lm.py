@@ -5,6 +5,7 @@ from functools import lru_cache, partial
 from math import exp
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -149,7 +150,8 @@ def unknown(store: DocumentStore, tokenizer: Tokenizer) -> str:
     """How much of a text its tokenizer has no entry for, in words: it may have been learnt from another."""
     if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 has one token for both
         return ""
-    share = 100 * float((store.tokens == tokenizer.unk_id).mean())
+    parts = np.array_split(store.tokens, len(store.tokens) // 2**24 + 1)  # a corpus may be larger than memory
+    share = 100 * sum(int((part == tokenizer.unk_id).sum()) for part in parts) / len(store.tokens)
     return f", {share:.2g} % of them unknown" if share else ""
 
 
