@@ -15,11 +15,11 @@ import torch
 from clearformer import plots
 from clearformer.claims import batch_norm, complexity, gradients, level_sets, optimizers, positions, schedules
 from clearformer.errors import CheckpointError, ConfigError, suggest
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.lens import attention, embeddings, features, filters, grad_cam, rollout, shifts
 from clearformer.loading.contents import read_recipe
 from clearformer.loading.handles import load, load_encoder, load_eye
 from clearformer.plots.style import suffix_of
-from clearformer.reading.encoder import Encoder
 from clearformer.recipe import task_of
 
 Name = str | Path
@@ -32,11 +32,11 @@ class Claim(NamedTuple):
 
 
 class Portrait(NamedTuple):
-    compute: Callable[..., dict[str, Any]]  # from an Eye, an Album if it looks at pictures, a layer if it takes one
+    compute: Callable[..., dict[str, Any]]  # from an ImageModel, an Album, a layer
     draw: Draw
     most: int = 0  # pictures, or texts, that it looks at
     takes_layer: bool = False
-    of_texts: Callable[..., dict[str, Any]] | None = None  # the same from an Encoder and Excerpts, if it takes texts
+    of_texts: Callable[..., dict[str, Any]] | None = None  # the same from a TextEncoder and Excerpts
 
 
 class Gaze(NamedTuple):
@@ -127,7 +127,7 @@ def load_attentive(model: str, device: str) -> Any:
     if task_of("model", read_recipe(model).model.kind) in ("translation", "causal-lm"):
         return load(model, device)
     encoder = load_encoder(model, device)
-    if not isinstance(encoder, Encoder):
+    if not isinstance(encoder, TextEncoder):
         raise CheckpointError(
             f"{model} sees pictures, and reads no texts", "where a Vision Transformer looks, `plot rollout` shows"
         )
@@ -151,7 +151,7 @@ def portray_reader(figure: Portrait, model: str, path: Path, device: str) -> dic
     from clearformer.data.labels import LabelSource
 
     encoder, kind = load_encoder(model, device), getattr(read_recipe(model).data, "train", None)
-    if not isinstance(encoder, Encoder):
+    if not isinstance(encoder, TextEncoder):
         raise CheckpointError(f"{model} sees pictures, and reads no texts", "give --images instead of --texts")
     assert figure.of_texts is not None
     return figure.of_texts(encoder, open_excerpts(path, kind if isinstance(kind, LabelSource) else None, figure.most))

@@ -14,7 +14,7 @@ from typing import Any
 from clearformer.bundled.corpus import NOTICE, Pair, splits, word_by_word
 from clearformer.errors import CheckpointError
 from clearformer.evaluation.evaluate import evaluate, score
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.launch import train
 from clearformer.loading.folders import DEFAULT
 from clearformer.loading.handles import load_as

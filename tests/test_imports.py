@@ -16,7 +16,8 @@ RANKS = [
     ["config", "registry"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
-    ["objectives", "generation", "reading", "tuning"],
+    ["objectives", "generation", "tuning"],
+    ["handles"],
     ["training", "evaluation", "lens", "interop", "plots"],
     ["recipe"],
     ["prepare", "diagnosis", "claims"],

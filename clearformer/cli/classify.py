@@ -37,12 +37,12 @@ def classify(
     """
     from json import dumps
 
-    from clearformer.reading.classifier import divide
-    from clearformer.reading.viewer import Viewer
+    from clearformer.handles.classifier import divide
+    from clearformer.handles.image_classifier import ImageClassifier
     from clearformer.verbs import reading
 
     judge, rows, has_failed = reading.judge_of(model, device), [], False
-    is_seen = isinstance(judge, Viewer)
+    is_seen = isinstance(judge, ImageClassifier)
     for chunk in incoming(text or []):
         broken: list[DataError] = []
         told = reading.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1), broken)

@@ -24,7 +24,7 @@ def neighbours(
     """
     from json import dumps
 
-    from clearformer.generation.translate import Translator
+    from clearformer.handles.translator import Translator
     from clearformer.loading.handles import load_as
 
     found = load_as(Translator, model).neighbours(word, n)

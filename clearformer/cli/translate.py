@@ -43,7 +43,7 @@ def translate(
     """
     from json import dumps
 
-    from clearformer.generation.translate import Translator
+    from clearformer.handles.translator import Translator
     from clearformer.loading.folders import DEFAULT
     from clearformer.loading.handles import load_as
 

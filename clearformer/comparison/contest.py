@@ -27,7 +27,7 @@ from clearformer.comparison.settings import CompareConfig
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, Interrupted, MachineError
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.evaluation.lengths import bleu_by_length
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load
 from clearformer.prepare import test_pairs
 from clearformer.recipe import Recipe, task_of

@@ -37,7 +37,7 @@ class SoundConfig(Config):
         return round(self.hop * self.rate)
 
 
-class Ear(nn.Module):
+class SoundFrontend(nn.Module):
     """A batch of samples -> the same as frames; what is frames already passes. It learns nothing."""
 
     def __init__(self, config: SoundConfig) -> None:

@@ -9,7 +9,7 @@ from clearformer.config import Config
 from clearformer.errors import suggest
 from clearformer.evaluation.metrics.bleu import TOKENIZERS, corpus_bleu
 from clearformer.evaluation.metrics.chrf import corpus_chrf
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 
 
 class EvaluateConfig(Config):

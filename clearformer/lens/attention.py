@@ -15,18 +15,21 @@ from torch import nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.errors import ConfigError, DataError
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Alignment, Translator
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.text_encoder import TextEncoder
+from clearformer.handles.translator import Alignment, Translator
 from clearformer.layers.backends import recording
 from clearformer.models.classifier import read
-from clearformer.reading.encoder import Encoder
 
 MOST = 128  # tokens a side, that a picture can show
 
 
 @torch.no_grad()
 def look(
-    model: Translator | LanguageModel | Encoder, text: str, target: str | None = None, layer: str | int | None = None
+    model: Translator | LanguageModel | TextEncoder,
+    text: str,
+    target: str | None = None,
+    layer: str | int | None = None,
 ) -> dict[str, Any]:
     """The numbers that `clearformer plot attention` draws: of the last layer, unless another is named."""
     side = "encoder." if isinstance(model, Translator) and str(layer).startswith("encoder.") else ""
@@ -51,7 +54,7 @@ def look(
     }
 
 
-def self_attention(model: Translator | LanguageModel | Encoder, text: str) -> Alignment:
+def self_attention(model: Translator | LanguageModel | TextEncoder, text: str) -> Alignment:
     """A text with itself, as it is read before anything is said."""
     part = model.model
     if isinstance(model, Translator):
@@ -67,7 +70,7 @@ def self_attention(model: Translator | LanguageModel | Encoder, text: str) -> Al
             raise ConfigError(
                 f"{model.name} has no attention to look at", "choose a Transformer, such as a GPT or BERT"
             )
-        if isinstance(model, Encoder):
+        if isinstance(model, TextEncoder):
             read(model.model, EncoderBatch(tokens))
         else:
             model.model.start(tokens, None)

@@ -13,31 +13,31 @@ from torch import Tensor
 from clearformer.data.album import Album
 from clearformer.data.excerpts import Excerpts
 from clearformer.errors import DataError
+from clearformer.handles.image_autoencoder import ImageAutoencoder
+from clearformer.handles.image_model import ImageModel
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.layers.pca import fit_pca
 from clearformer.lens.shown import shown
-from clearformer.reading.coder import Coder
-from clearformer.reading.encoder import Encoder
-from clearformer.reading.eye import Eye
 
 PICTURES = 10  # that are shown with what comes back
 TOKENS = 1000  # the commonest, that are counted
 
 
 @torch.no_grad()
-def place(eye: Eye, album: Album) -> dict[str, Any]:
+def place(eye: ImageModel, album: Album) -> dict[str, Any]:
     """The numbers that `clearformer plot embeddings` draws."""
     check_enough(len(album.pixels), "pictures", "give a folder of them")
     pixels, vectors = torch.from_numpy(album.pixels).double() / 255, eye.vectors(album.pixels)
-    word = "code" if isinstance(eye, Coder) else "vector"
+    word = "code" if isinstance(eye, ImageAutoencoder) else "vector"
     numbers: dict[str, Any] = {
         "title": f"{len(vectors):,} pictures where {eye.name} puts them, and where their pixels do",
         "labels": album.labels,
         "views": {f"{word} of {vectors.size(1)} numbers": on_a_plane(vectors), "pixels": on_a_plane(pixels.flatten(1))},
     }
-    return numbers | (give_back(eye, album, pixels) if isinstance(eye, Coder) else {})
+    return numbers | (give_back(eye, album, pixels) if isinstance(eye, ImageAutoencoder) else {})
 
 
-def place_texts(encoder: Encoder, excerpts: Excerpts) -> dict[str, Any]:
+def place_texts(encoder: TextEncoder, excerpts: Excerpts) -> dict[str, Any]:
     """The same of texts."""
     check_enough(len(excerpts.texts), "texts", "give a file of them, a line each")
     vectors = encoder.embed(excerpts.texts)
@@ -77,7 +77,7 @@ def on_a_plane(points: Tensor) -> dict[str, Any]:
     return {"points": pca.transform(points.double()).tolist(), "explained": pca.explained.tolist()}
 
 
-def give_back(coder: Coder, album: Album, pixels: Tensor) -> dict[str, Any]:
+def give_back(coder: ImageAutoencoder, album: Album, pixels: Tensor) -> dict[str, Any]:
     """Some pictures, one of each class first, and both reconstructions; and the errors over all, as [image] has 1."""
     flat, (_, std) = pixels.flatten(1), coder.image.statistics(pixels.device, pixels.dtype)
     K = min(coder.model.config.d_code, *flat.shape)

@@ -5,15 +5,15 @@ from typing import Any
 import torch
 
 from clearformer.data.album import Album
+from clearformer.handles.image_model import ImageModel
 from clearformer.lens.maps import laid_out, maps_of, pick
 from clearformer.lens.shown import shown
-from clearformer.reading.eye import Eye
 
 MOST = 31  # maps shown, beside the picture
 
 
 @torch.no_grad()
-def look(eye: Eye, album: Album, layer: str | None = None) -> dict[str, Any]:
+def look(eye: ImageModel, album: Album, layer: str | None = None) -> dict[str, Any]:
     """The numbers that `clearformer plot features` draws, of the first picture; the first layer if none is named."""
     found, _ = maps_of(eye.model, eye.batch(album.pixels[:1]))
     name = pick(found, layer, 0)

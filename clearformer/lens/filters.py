@@ -6,13 +6,13 @@ import numpy as np
 from torch import nn
 
 from clearformer.errors import ConfigError
+from clearformer.handles.image_model import ImageModel
 from clearformer.lens.shown import shown
-from clearformer.reading.eye import Eye
 
 MOST = 64  # filters shown
 
 
-def look(eye: Eye) -> dict[str, Any]:
+def look(eye: ImageModel) -> dict[str, Any]:
     """The numbers that `clearformer plot filters` draws: each filter from its lowest weight, black, to its highest."""
     found = {name: module for name, module in eye.model.named_modules() if isinstance(module, nn.Conv2d)}
     if not found:

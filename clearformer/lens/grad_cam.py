@@ -14,10 +14,10 @@ from torch import Tensor
 from clearformer.data.album import Album
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import ConfigError
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.image_model import ImageModel
 from clearformer.lens.maps import laid_out, maps_of, pick
 from clearformer.lens.shown import shown
-from clearformer.reading.eye import Eye
-from clearformer.reading.viewer import Viewer
 
 
 def grad_cam(model: Any, batch: ImageBatch, layer: str | None = None) -> tuple[Tensor, Tensor, str]:
@@ -31,9 +31,9 @@ def grad_cam(model: Any, batch: ImageBatch, layer: str | None = None) -> tuple[T
     return (weights * maps).sum(1).relu().detach(), scores.detach(), name
 
 
-def explain(eye: Eye, album: Album, layer: str | None = None) -> dict[str, Any]:
+def explain(eye: ImageModel, album: Album, layer: str | None = None) -> dict[str, Any]:
     """The numbers that `clearformer plot grad-cam` draws."""
-    if not isinstance(eye, Viewer):
+    if not isinstance(eye, ImageClassifier):
         raise ConfigError(f"{eye.name} tells no classes apart", "choose a classifier of pictures")
     heat, scores, name = grad_cam(eye.model, eye.batch(album.pixels), layer)
     surest = scores.softmax(-1).max(-1)

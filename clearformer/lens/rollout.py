@@ -11,10 +11,10 @@ from torch import Tensor
 
 from clearformer.data.album import Album
 from clearformer.errors import ConfigError
+from clearformer.handles.image_model import ImageModel
 from clearformer.layers.backends import recording
 from clearformer.lens.maps import laid_out
 from clearformer.lens.shown import shown
-from clearformer.reading.eye import Eye
 
 
 def rollout(patterns: list[Tensor]) -> Tensor:
@@ -27,7 +27,7 @@ def rollout(patterns: list[Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def follow(eye: Eye, album: Album) -> dict[str, Any]:
+def follow(eye: ImageModel, album: Album) -> dict[str, Any]:
     """The numbers that `clearformer plot rollout` draws."""
     with recording(eye.model) as recorders:
         eye.model(eye.batch(album.pixels))

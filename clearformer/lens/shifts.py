@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from clearformer.data.album import Album
+from clearformer.handles.image_model import ImageModel
 from clearformer.layers.geometry import ReceptiveField
 from clearformer.layers.receptive import Sight
 from clearformer.lens.maps import laid_out, maps_of
-from clearformer.reading.eye import Eye
 
 SHIFTS = (1, 2, 4, 8, 16)  # pixels, up to a quarter of the picture
 
 
 @torch.no_grad()
-def measure(eye: Eye, album: Album) -> dict[str, Any]:
+def measure(eye: ImageModel, album: Album) -> dict[str, Any]:
     """The numbers that `clearformer plot shifts` draws."""
     model, batch = eye.model, eye.batch(album.pixels)
     with Sight(batch.pixels) as sight:

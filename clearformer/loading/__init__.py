@@ -1,7 +1,7 @@
 """A trained model by folder or bundled name, in one call.
 
     open_model    a run folder, or one of Hugging Face's  ->  recipe, network, tokenizers: to go on with
-    load          the same, ready for use                 ->  the handle that USES names: Translator, Viewer …
+    load          the same, ready for use                 ->  the handle that USES names: Translator, ImageClassifier …
     load_encoder  the same, as a maker of vectors         ->  Encoder
 
 folders    which folder a name means

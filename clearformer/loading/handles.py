@@ -5,28 +5,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clearformer.errors import CheckpointError
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.masked import MaskedModel
-from clearformer.generation.scorer import SentenceScorer
-from clearformer.generation.translate import Translator
+from clearformer.handles.classifier import Classifier
+from clearformer.handles.image_autoencoder import ImageAutoencoder
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.image_model import ImageModel
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.masked_model import MaskedModel
+from clearformer.handles.sentence_scorer import SentenceScorer
+from clearformer.handles.tagger import Tagger
+from clearformer.handles.text_encoder import TextEncoder
+from clearformer.handles.transcriber import Transcriber
+from clearformer.handles.translator import Translator
 from clearformer.layers.linear import pack
 from clearformer.loading.contents import is_seen, read_classes, read_pictured
 from clearformer.loading.folders import DEFAULT, find
 from clearformer.loading.opened import Opened, habits
 from clearformer.loading.opening import open_model
 from clearformer.models import classifier as models
-from clearformer.reading.classifier import Classifier
-from clearformer.reading.coder import Coder
-from clearformer.reading.encoder import Encoder
-from clearformer.reading.eye import Eye
-from clearformer.reading.tagger import Tagger
-from clearformer.reading.transcriber import Transcriber
-from clearformer.reading.viewer import Viewer
 from clearformer.recipe import task_of
 
-Handle = TypeVar(
-    "Handle", Translator, LanguageModel, MaskedModel, SentenceScorer, Classifier, Tagger, Viewer, Coder, Transcriber
-)
+Handle = TypeVar("Handle")
 USES: dict[type, tuple[str, str]] = {
     Translator: ("a translator", "translate, generate, evaluate, neighbours, plot"),
     LanguageModel: ("a language model", "generate, score, fill, repair, evaluate, plot"),
@@ -34,8 +32,8 @@ USES: dict[type, tuple[str, str]] = {
     SentenceScorer: ("a scorer of sentences", "score"),
     Classifier: ("a classifier", "classify, evaluate, embed, plot"),
     Tagger: ("a classifier of words", "classify, evaluate, embed, plot"),
-    Viewer: ("a classifier of pictures", "classify, evaluate, embed, plot"),
-    Coder: ("an autoencoder of pictures", "evaluate, embed, plot"),
+    ImageClassifier: ("a classifier of pictures", "classify, evaluate, embed, plot"),
+    ImageAutoencoder: ("an autoencoder of pictures", "evaluate, embed, plot"),
     Transcriber: ("a model of speech", "transcribe, evaluate"),
 }
 
@@ -82,7 +80,7 @@ def load_as(kind: type[Handle], model: str | Path, device: str = "cpu") -> Handl
     return found
 
 
-def view(opened: Opened, folder: Path, unit: bool = False) -> Eye:
+def view(opened: Opened, folder: Path, unit: bool = False) -> ImageModel:
     image = opened.recipe.image
     if image is None:
         raise CheckpointError(
@@ -90,11 +88,11 @@ def view(opened: Opened, folder: Path, unit: bool = False) -> Eye:
             "give it an [image] with size, channels, mean and std",
         )
     if task_of("model", opened.config.kind) == "reconstruction":
-        return Coder(opened.network, image, read_classes(folder), opened.name, unit)
-    return Viewer(opened.network, image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
+        return ImageAutoencoder(opened.network, image, read_classes(folder), opened.name, unit)
+    return ImageClassifier(opened.network, image, read_pictured(folder, opened.config.n_classes), opened.name, unit)
 
 
-def load_eye(model: str | Path, device: str = "cpu") -> Eye:
+def load_eye(model: str | Path, device: str = "cpu") -> ImageModel:
     """A network for pictures as it was trained, layer by layer: to look into, not for speed."""
     opened = open_model(model, device)
     if not is_seen(opened.recipe):
@@ -104,7 +102,7 @@ def load_eye(model: str | Path, device: str = "cpu") -> Eye:
     return view(opened, find(model))
 
 
-def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Encoder | Eye:
+def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> TextEncoder | ImageModel:
     """A model as a maker of vectors: a BERT and its kin, a GPT, what a classifier reads or sees with, an autoencoder.
 
     A sentence encoder's own files say whether its vectors have length 1 and how many tokens it reads.
@@ -121,7 +119,7 @@ def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = Non
     beside = {name: read_beside(path / name) for name in ("modules.json", "sentence_bert_config.json")}
     is_unit = any(str(part.get("type", "")).endswith("Normalize") for part in beside["modules.json"] or [])
     length = (beside["sentence_bert_config.json"] or {}).get("max_seq_length")
-    return Encoder(pack(network), opened.tokenizer, opened.name, length, is_unit if unit is None else unit)
+    return TextEncoder(pack(network), opened.tokenizer, opened.name, length, is_unit if unit is None else unit)
 
 
 def read_beside(path: Path) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearformer.config import Config
 from clearformer.data.batch import IGNORE, SoundBatch
-from clearformer.data.sound import Ear, SoundConfig
+from clearformer.data.sound import SoundConfig, SoundFrontend
 from clearformer.objectives.cross_entropy import Loss
 
 
@@ -30,7 +30,7 @@ class CTC:
     tables = ("sound",)
 
     def __init__(self, config: CTCConfig, sound: SoundConfig | None = None) -> None:
-        self.config, self.ear = config, Ear(sound or SoundConfig())
+        self.config, self.ear = config, SoundFrontend(sound or SoundConfig())
 
     def __call__(self, model: nn.Module, batch: SoundBatch) -> Loss:
         batch = self.ear.train(model.training)(batch)

@@ -16,7 +16,7 @@ from clearformer.data.streams import Streams
 from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
 from clearformer.errors import DataError
-from clearformer.generation.language import LanguageModel
+from clearformer.handles.language_model import LanguageModel
 from clearformer.loading.handles import load_as
 from clearformer.loading.opened import Opened, habits
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig

@@ -16,9 +16,9 @@ from clearformer.data.labels import Labelled, LabelRows, number, number_classes
 from clearformer.data.tags import Tagged
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.labels import score_classes, score_values
+from clearformer.handles.batching import read_rows
 from clearformer.loading.handles import load
 from clearformer.prepare import CLASSES, is_prepared
-from clearformer.reading.rows import read_rows
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.distributed import World

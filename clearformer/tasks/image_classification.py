@@ -8,7 +8,7 @@ from torch import nn
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import DataError
 from clearformer.evaluation.labels import score_pictures
-from clearformer.reading.eye import read_pixels
+from clearformer.handles.image_model import read_pixels
 from clearformer.recipe import Recipe
 from clearformer.tasks.pictures import PictureTask
 

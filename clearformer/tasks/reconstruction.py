@@ -14,7 +14,7 @@ from torch import nn
 from clearformer.data.batch import ImageBatch
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import ConfigError
-from clearformer.reading.coder import Coder
+from clearformer.handles.image_autoencoder import ImageAutoencoder
 from clearformer.tasks import tell_loss
 from clearformer.tasks.pictures import PictureTask
 from clearformer.training.loop import reseed
@@ -36,7 +36,7 @@ class ReconstructionTask(PictureTask):
         device, image = next(model.parameters()).device, self.recipe.image
         reseed(0, device)  # a training that goes on seeds its next step by itself
         loss = tell_loss(self.recipe.build_objective(), model, in_turn(store, self.recipe.train.tokens), device)
-        errors = Coder(model, image, self.classes).errors(store.pixels)
+        errors = ImageAutoencoder(model, image, self.classes).errors(store.pixels)
         return {"loss": loss, "error": float(errors.mean()), "images": len(store)}
 
 

@@ -13,7 +13,7 @@ from clearformer.data.sentences import Sentences, store_sentences
 from clearformer.data.slips import Slips
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
-from clearformer.generation.scorer import SentenceScorer
+from clearformer.handles.sentence_scorer import SentenceScorer
 from clearformer.loading.handles import load_as
 from clearformer.objectives.masked_lm import cross_entropy
 from clearformer.recipe import Recipe

@@ -18,7 +18,7 @@ from clearformer.data.spans import count as count_lost
 from clearformer.data.store import DocumentStore, Ragged
 from clearformer.data.text import store_text
 from clearformer.errors import DataError
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load_as
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.prepare import start_id

@@ -18,11 +18,11 @@ from clearformer.data.sound import SoundConfig
 from clearformer.data.wav import read_sound
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.metrics.wer import score_speech
+from clearformer.generation.best_path import best_path
+from clearformer.handles.transcriber import Transcriber
 from clearformer.loading.handles import load_as
 from clearformer.objectives.ctc import ctc_loss
 from clearformer.prepare import is_prepared
-from clearformer.reading.best_path import best_path
-from clearformer.reading.transcriber import Transcriber
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.distributed import World

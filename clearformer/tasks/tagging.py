@@ -8,7 +8,7 @@ from torch import nn
 from clearformer.data.batch import is_asked
 from clearformer.data.labels import LabelRows
 from clearformer.data.tags import TagRows
-from clearformer.reading.rows import read_tokens
+from clearformer.handles.batching import read_tokens
 from clearformer.recipe import Recipe
 from clearformer.tasks.classification import ClassificationTask, judge
 

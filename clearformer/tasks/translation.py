@@ -10,7 +10,7 @@ from torch import nn
 from clearformer.checkpoint import RunFolder
 from clearformer.data.collate import TokenBatches
 from clearformer.evaluation.evaluate import evaluate
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load_as
 from clearformer.loading.opened import Opened
 from clearformer.objectives.translation import Translation, TranslationConfig

@@ -16,14 +16,14 @@ from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate as measure
 from clearformer.evaluation.labels import score_pictures
 from clearformer.evaluation.metrics.wer import score_speech
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Translator
+from clearformer.handles.image_autoencoder import ImageAutoencoder
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.tagger import Tagger
+from clearformer.handles.transcriber import Transcriber
+from clearformer.handles.translator import Translator
 from clearformer.loading.contents import read_recipe
 from clearformer.loading.handles import load, load_as
-from clearformer.reading.coder import Coder
-from clearformer.reading.tagger import Tagger
-from clearformer.reading.transcriber import Transcriber
-from clearformer.reading.viewer import Viewer
 from clearformer.tasks.causal_lm import measure_loss, windows_of
 from clearformer.tasks.classification import answers_of
 from clearformer.tasks.classification import judge as judge_scores
@@ -107,7 +107,7 @@ def evaluate_labels(
     sentences are counted too. Columns are those of the training, if not given.
     """
     judge = judge_of(model, device)
-    if isinstance(judge, Viewer):
+    if isinstance(judge, ImageClassifier):
         raise ConfigError(f"{model} is a classifier of pictures", "evaluate it on --images")
     names = ("words", "labels") if isinstance(judge, Tagger) else ("text", "label")
     wanted = {"path": Path(labels), names[0]: text_columns, names[1]: label_column}
@@ -134,20 +134,20 @@ def evaluate_images(model: Name, images: Name, *, device: str = "auto") -> dict[
     from clearformer.tasks.pictures import tell_broken
 
     eye, data = load(model, device), read_recipe(model).data
-    if not isinstance(eye, Viewer | Coder):
-        eye = load_as(Viewer, model, device)
+    if not isinstance(eye, ImageClassifier | ImageAutoencoder):
+        eye = load_as(ImageClassifier, model, device)
     source = ImageSource(path=Path(images)) if data is None else data.train.changed(path=Path(images))
     broken: list[str] = []
     scores, labels = [], []
     found = fit_all(source.read(), eye.image, broken)
-    judge = eye.errors if isinstance(eye, Coder) else eye.scores
+    judge = eye.errors if isinstance(eye, ImageAutoencoder) else eye.scores
     while some := list(islice(found, CHUNK)):
         labels += [one.label for one in some]
         scores.append(judge(np.stack([one.pixels for one in some])))
     tell_broken(broken)
     if not labels:
         raise DataError(f"{images}: none of {len(broken):,} pictures can be read", broken[0])
-    if isinstance(eye, Coder):
+    if isinstance(eye, ImageAutoencoder):
         return {"error": float(torch.cat(scores).mean()), "images": len(labels), "left_out": len(broken)}
     answers = torch.from_numpy(number_classes(labels, eye.classes, str(images)))
     return score_pictures(torch.cat(scores), answers) | {"classes": eye.classes, "left_out": len(broken)}

@@ -5,18 +5,18 @@ from dataclasses import asdict
 from typing import Any
 
 from clearformer.errors import ConfigError
-from clearformer.generation import gaps
-from clearformer.generation.chat import Chat
-from clearformer.generation.language import Continuation, LanguageModel, Score
-from clearformer.generation.masked import MaskedModel
-from clearformer.generation.reply import Reply
-from clearformer.generation.translate import Translator
+from clearformer.handles import gaps
+from clearformer.handles.chat import Chat
+from clearformer.handles.classifier import Classifier
+from clearformer.handles.image_autoencoder import ImageAutoencoder
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.language_model import Continuation, LanguageModel, Score
+from clearformer.handles.masked_model import MaskedModel
+from clearformer.handles.reply import Reply
+from clearformer.handles.tagger import Tagger
+from clearformer.handles.transcriber import Transcriber
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import USES, load, load_as
-from clearformer.reading.classifier import Classifier
-from clearformer.reading.coder import Coder
-from clearformer.reading.tagger import Tagger
-from clearformer.reading.transcriber import Transcriber
-from clearformer.reading.viewer import Viewer
 from clearformer.verbs.corpora import Name
 
 
@@ -49,7 +49,7 @@ def score(
     scorer of sentences the log-probability that nothing is wrong with a text.
     """
     judge = load(model, device)
-    if isinstance(judge, Classifier | Tagger | Viewer | Coder | Transcriber):
+    if isinstance(judge, Classifier | Tagger | ImageClassifier | ImageAutoencoder | Transcriber):
         is_one, uses = USES[type(judge)]
         raise ConfigError(f"{model} is {is_one}, which finds no text likely", f"with it you can: {uses}")
     if isinstance(judge, Translator):

@@ -8,11 +8,11 @@ import numpy as np
 
 from clearformer.data.sources import read_each
 from clearformer.errors import DataError
+from clearformer.handles.classifier import Classifier, Verdict
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.tagger import Tagger
+from clearformer.handles.transcriber import Transcriber
 from clearformer.loading.handles import load, load_as, load_encoder
-from clearformer.reading.classifier import Classifier, Verdict
-from clearformer.reading.tagger import Tagger
-from clearformer.reading.transcriber import Transcriber
-from clearformer.reading.viewer import Viewer
 from clearformer.text.normalize import clean
 from clearformer.verbs.corpora import Name
 
@@ -35,14 +35,14 @@ def classify(
     return verdicts(judge_of(model, device), texts, pairs, top, broken)
 
 
-def judge_of(model: Name, device: str) -> Classifier | Tagger | Viewer:
+def judge_of(model: Name, device: str) -> Classifier | Tagger | ImageClassifier:
     """A classifier of texts, of words or of pictures."""
     found = load(model, device)
-    return found if isinstance(found, Classifier | Tagger | Viewer) else load_as(Classifier, model, device)
+    return found if isinstance(found, Classifier | Tagger | ImageClassifier) else load_as(Classifier, model, device)
 
 
 def verdicts(
-    judge: Classifier | Tagger | Viewer,
+    judge: Classifier | Tagger | ImageClassifier,
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     top: int,
@@ -51,7 +51,7 @@ def verdicts(
     def told(found: list[Verdict]) -> dict[str, Any]:
         return asdict(found[0]) | {"top": [asdict(one) for one in found[:top]]}
 
-    if isinstance(judge, Viewer):
+    if isinstance(judge, ImageClassifier):
         if pairs is not None:
             raise DataError(f"{judge.name} judges pictures, not pairs of texts", "give files alone")
         files = read_each(texts, judge.open, broken)

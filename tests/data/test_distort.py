@@ -2,7 +2,7 @@ import torch
 
 from clearformer.data.batch import SoundBatch
 from clearformer.data.distort import DistortConfig, add_noise, change_speed, stretches, strike_out
-from clearformer.data.sound import Ear, SoundConfig
+from clearformer.data.sound import SoundConfig, SoundFrontend
 
 B, N = 3, 1009
 LENGTHS = torch.tensor([N, 401, 757])
@@ -50,7 +50,7 @@ def test_stretches_are_as_many_and_as_wide_as_said() -> None:
 
 def test_only_a_training_distorts_and_the_seed_decides() -> None:
     how = DistortConfig(speed=1.2, snr=(5, 20), time_masks=1, band_masks=1)
-    ear = Ear(SoundConfig(rate=8000, n_mels=11, distort=how))
+    ear = SoundFrontend(SoundConfig(rate=8000, n_mels=11, distort=how))
     batch = SoundBatch((waves() * 2**14).short(), LENGTHS)
     plain = ear.eval()(batch)
     assert plain.sounds.equal(ear(batch).sounds)

@@ -9,7 +9,7 @@ import torch
 
 from clearformer.errors import CheckpointError
 from clearformer.exchange import import_model
-from clearformer.generation.chat import Chat
+from clearformer.handles.chat import Chat
 from clearformer.interop.gguf_text import import_tokenizer
 from clearformer.loading.handles import load
 

@@ -10,9 +10,9 @@ from torch import nn
 
 from clearformer.data.album import Album
 from clearformer.data.pixels import ImageConfig
-from clearformer.reading.coder import Coder
-from clearformer.reading.eye import Eye
-from clearformer.reading.viewer import Viewer
+from clearformer.handles.image_autoencoder import ImageAutoencoder
+from clearformer.handles.image_classifier import ImageClassifier
+from clearformer.handles.image_model import ImageModel
 from clearformer.recipe import build_model, choose
 
 CLASSES = ("cat", "dog", "owl")
@@ -24,8 +24,8 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def eye() -> Callable[..., Eye]:
-    def build(kind: str, **changes: Any) -> Eye:
+def eye() -> Callable[..., ImageModel]:
+    def build(kind: str, **changes: Any) -> ImageModel:
         torch.manual_seed(0)
         config = choose("model", {"kind": kind, **SMALL[kind], "channels": 1, **changes}, kind, "x.toml")
         classes = {} if kind == "autoencoder" else {"n_classes": len(CLASSES)}
@@ -35,14 +35,14 @@ def eye() -> Callable[..., Eye]:
                 nn.init.uniform_(module.weight, 0.5, 2)
                 nn.init.uniform_(module.running_mean, -1, 1)  # type: ignore[arg-type]
         image = ImageConfig(size=config.size, channels=1, mean=(0.4,), std=(0.3,))
-        return (Coder if kind == "autoencoder" else Viewer)(model, image, CLASSES, kind)
+        return (ImageAutoencoder if kind == "autoencoder" else ImageClassifier)(model, image, CLASSES, kind)
 
     return build
 
 
 @pytest.fixture
-def album() -> Callable[[Eye, int], Album]:
-    def draw(eye: Eye, n: int) -> Album:
+def album() -> Callable[[ImageModel, int], Album]:
+    def draw(eye: ImageModel, n: int) -> Album:
         size = eye.model.config.size
         pixels = np.random.default_rng(0).integers(0, 256, (n, 1, size, size), "uint8")
         return Album(pixels, [CLASSES[i % 3] for i in range(n)])

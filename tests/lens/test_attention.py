@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clearformer.errors import ConfigError, DataError
 from clearformer.figures import load_attentive
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Translator
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.translator import Translator
 from clearformer.lens.attention import MOST, look
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig

@@ -3,11 +3,11 @@ import torch
 
 from clearformer.data.excerpts import Excerpts
 from clearformer.errors import DataError
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.layers.pca import fit_pca
 from clearformer.lens import embeddings
 from clearformer.lens.embeddings import count_tokens, on_a_plane, place, place_texts
 from clearformer.models.bert import Bert, BertConfig
-from clearformer.reading.encoder import Encoder
 from clearformer.text import TextConfig, train_tokenizer
 
 TEXTS = ["the dog sees a dog", "a cat", "", "the cat sees the river", "a dog hears the river", "a river", "the dog"]
@@ -70,7 +70,7 @@ def test_texts_beside_their_words() -> None:
     torch.manual_seed(0)
     tokenizer = train_tokenizer(TEXTS, TextConfig(kind="word", min_frequency=1, vocab_size=50))
     sizes = {"n_layers": 1, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11}
-    encoder = Encoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)), tokenizer, "tiny")
+    encoder = TextEncoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)), tokenizer, "tiny")
     labels = list("xyzxyzx")
     told = place_texts(encoder, Excerpts(TEXTS, labels))
     assert told["title"] == "7 texts where tiny puts them, and where their words do"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Translator
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load
 
 TEXTS = ["the dog sees a tree", "a man", "the cat likes the river book dog dog"]

@@ -12,7 +12,7 @@ import clearformer
 from clearformer import launch
 from clearformer.data.batch import Batch
 from clearformer.errors import ConfigError
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.layers.cells import CELLS
 from clearformer.loading.handles import load
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig

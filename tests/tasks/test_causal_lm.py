@@ -11,8 +11,8 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.corpora import TextCorpora
 from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Translator
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load, load_as
 from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import begin

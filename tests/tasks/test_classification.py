@@ -15,12 +15,12 @@ from clearformer.auto.labels import plan_finetune_labels
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
+from clearformer.handles.classifier import Classifier
 from clearformer.loading.bases import seen_from
 from clearformer.loading.folders import find
 from clearformer.loading.handles import load, load_as
 from clearformer.loading.opening import open_model
 from clearformer.models.gpt import GPT, GPTConfig
-from clearformer.reading.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.text import Tokenizer

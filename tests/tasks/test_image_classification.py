@@ -19,9 +19,9 @@ from clearformer.data.image_store import ImageStore
 from clearformer.data.images import ImageCorpora
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.exchange import merge
+from clearformer.handles.image_classifier import ImageClassifier
 from clearformer.loading.handles import load
 from clearformer.loading.opening import open_model
-from clearformer.reading.viewer import Viewer
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.tasks.pictures import ImageSteps, divide
@@ -86,7 +86,7 @@ def test_a_rule_is_learnt(run: Path, shapes: Path) -> None:
     assert report["test"]["top5"] == 1  # of three
     assert report["images"] == 60 * 31
     viewer = load(run)
-    assert isinstance(viewer, Viewer)
+    assert isinstance(viewer, ImageClassifier)
     assert viewer.classes == sorted(SHAPES)
     saved = Recipe.read(run / "recipe.toml")
     store = ImageStore(run / "data" / "train.safetensors")

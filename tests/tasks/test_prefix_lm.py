@@ -11,7 +11,7 @@ import clearformer
 from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE
-from clearformer.generation.language import LanguageModel
+from clearformer.handles.language_model import LanguageModel
 from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin

@@ -14,8 +14,8 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.image_store import ImageStore
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.exchange import export_model
+from clearformer.handles.image_autoencoder import ImageAutoencoder
 from clearformer.loading.handles import load
-from clearformer.reading.coder import Coder
 from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import begin
 
@@ -63,7 +63,7 @@ def test_it_learns_to_give_pictures_back(run: Path) -> None:
     assert report["test"]["error"] < 0.2  # of 1, what a network that always paints the mean would have
     assert report["test"]["loss"] == pytest.approx(report["test"]["error"] * SIZE**2, rel=1e-4)
     coder, store = load(run), ImageStore(run / "data" / "test.safetensors")
-    assert isinstance(coder, Coder)
+    assert isinstance(coder, ImageAutoencoder)
     assert float(coder.errors(store.pixels).mean()) == pytest.approx(report["test"]["error"], rel=1e-5)
     again, std = coder.reconstruct(store.pixels), coder.image.std[0]
     error = (again - torch.from_numpy(store.pixels) / 255).square().mean() / std**2

@@ -17,7 +17,7 @@ from clearformer import launch
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.batch import TextBatch
 from clearformer.data.store import DocumentStore
-from clearformer.generation.gaps import fill, repair
+from clearformer.handles.gaps import fill, repair
 from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin

@@ -12,7 +12,7 @@ import clearformer
 from clearformer import launch
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, ConfigError
-from clearformer.generation.scorer import SentenceScorer
+from clearformer.handles.sentence_scorer import SentenceScorer
 from clearformer.inspection import inspect
 from clearformer.loading.handles import load, load_as
 from clearformer.recipe import Recipe

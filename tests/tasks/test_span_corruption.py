@@ -16,7 +16,7 @@ from clearformer.auto.pairs import plan_finetune_pairs
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE, Batch
 from clearformer.errors import DataError
-from clearformer.generation.translate import Translator
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load
 from clearformer.prepare import prepare
 from clearformer.recipe import Recipe

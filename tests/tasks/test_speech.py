@@ -12,9 +12,9 @@ import clearformer
 from clearformer import launch
 from clearformer.data.wav import read_sound
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.generation.translate import Translator
+from clearformer.handles.transcriber import Transcriber
+from clearformer.handles.translator import Translator
 from clearformer.loading.handles import load, load_as
-from clearformer.reading.transcriber import Transcriber
 from clearformer.recipe import Recipe, override
 
 from .tones import RATE, RECIPE, tone, write_tones, write_wav

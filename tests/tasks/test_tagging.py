@@ -11,9 +11,9 @@ import clearformer
 from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.handles.classifier import Classifier
+from clearformer.handles.tagger import Tagger
 from clearformer.loading.handles import load, load_as
-from clearformer.reading.classifier import Classifier
-from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.training.distributed import World

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clearformer.errors import DataError
-from clearformer.generation.language import Continuation, LanguageModel, cut
 from clearformer.generation.sampling import repetition
+from clearformer.handles.language_model import Continuation, LanguageModel, cut
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 

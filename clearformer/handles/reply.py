@@ -5,8 +5,8 @@ BOS             ->  decoder, which goes on from there as a language model does f
 """
 
 from clearformer.generation.decode import DecodeConfig
-from clearformer.generation.language import LanguageModel
-from clearformer.generation.translate import Translator
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.translator import Translator
 
 
 class Reply(LanguageModel):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, DataError
-from clearformer.reading.reader import Reader
-from clearformer.reading.rows import read_texts
+from clearformer.handles.batching import read_texts
+from clearformer.handles.text_model import Reader
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 

@@ -1,6 +1,6 @@
 import torch
 
-from clearformer.reading.best_path import Said, best_path
+from clearformer.generation.best_path import Said, best_path
 
 
 def test_repeats_are_dropped_and_then_blanks() -> None:

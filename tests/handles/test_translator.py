@@ -9,7 +9,7 @@ from tokenizers.models import WordLevel
 
 from clearformer.errors import DataError
 from clearformer.generation.decode import DecodeConfig
-from clearformer.generation.translate import Translator, by_length
+from clearformer.handles.translator import Translator, by_length
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.text import TextConfig, Tokenizer
 from clearformer.text.tokenizer import train_tokenizer

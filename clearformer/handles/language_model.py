@@ -20,7 +20,7 @@ from clearformer.errors import DataError
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, widen, write
 from clearformer.generation.sampling import dice, repetition, sampler
-from clearformer.generation.translate import by_length, refuse_string
+from clearformer.handles.translator import by_length, refuse_string
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.text.tokenizer import TextStream

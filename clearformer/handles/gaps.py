@@ -15,7 +15,7 @@ from math import exp
 from typing import Protocol, runtime_checkable
 
 from clearformer.errors import DataError
-from clearformer.generation.language import Continuation, Score
+from clearformer.handles.language_model import Continuation, Score
 
 GAP = "___"
 PROPOSALS = 192  # continuations drawn to find words in; the same ones each time

@@ -11,8 +11,8 @@ from transformers import BertForMaskedLM
 
 from clearformer.checkpoint import load_weights
 from clearformer.errors import ConfigError, DataError
-from clearformer.generation.gaps import fill, repair
-from clearformer.generation.masked import MaskedModel
+from clearformer.handles.gaps import fill, repair
+from clearformer.handles.masked_model import MaskedModel
 from clearformer.interop.huggingface.bert import import_folder
 from clearformer.models.bert import Bert
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer

@@ -7,8 +7,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from clearformer.errors import CheckpointError, DataError
-from clearformer.generation.chat import Chat, render
-from clearformer.generation.language import LanguageModel
+from clearformer.handles.chat import Chat, render
+from clearformer.handles.language_model import LanguageModel
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 

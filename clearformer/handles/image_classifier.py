@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from clearformer.reading.classifier import Verdict, ranked
-from clearformer.reading.eye import Eye, Seen
+from clearformer.handles.classifier import Verdict, ranked
+from clearformer.handles.image_model import ImageModel, Seen
 
 
-class Viewer(Eye):
+class ImageClassifier(ImageModel):
     """`load` makes one from the run folder of a training on labelled pictures."""
 
     is_pair = False

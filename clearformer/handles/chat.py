@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from clearformer.errors import CheckpointError, DataError, MachineError
-from clearformer.generation.language import LanguageModel
+from clearformer.handles.language_model import LanguageModel
 
 
 class Chat(LanguageModel):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from clearformer.data.store import Ragged
 from clearformer.data.tags import lay_words
-from clearformer.reading.classifier import Verdict, ranked
-from clearformer.reading.reader import Reader
-from clearformer.reading.rows import read_tokens
+from clearformer.handles.batching import read_tokens
+from clearformer.handles.classifier import Verdict, ranked
+from clearformer.handles.text_model import Reader
 from clearformer.text import Tokenizer
 
 Found = TypeVar("Found")

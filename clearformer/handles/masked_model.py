@@ -20,8 +20,8 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.data.framed import no_mask, word_starts
 from clearformer.errors import DataError
 from clearformer.generation.decode import NEVER, widen
-from clearformer.generation.language import Score
-from clearformer.generation.translate import by_length, refuse_string
+from clearformer.handles.language_model import Score
+from clearformer.handles.translator import by_length, refuse_string
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 

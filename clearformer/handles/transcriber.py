@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from clearformer.data.batch import SoundBatch
 from clearformer.data.collate import cut
 from clearformer.data.recordings import pad_sounds
-from clearformer.data.sound import Ear, SoundConfig
+from clearformer.data.sound import SoundConfig, SoundFrontend
 from clearformer.data.wav import read_sound
-from clearformer.reading.best_path import Said, best_path
+from clearformer.generation.best_path import Said, best_path
 from clearformer.text import Tokenizer
 
 SECONDS = 120  # of sound computed at once, padding included
@@ -43,7 +43,7 @@ class Transcriber:
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, sound: SoundConfig, name: str = "model") -> None:
         self.model: Any = model.eval()
         self.tokenizer, self.sound, self.name = tokenizer, sound, name
-        self.ear = Ear(sound).eval()
+        self.ear = SoundFrontend(sound).eval()
 
     @property
     def device(self) -> torch.device:

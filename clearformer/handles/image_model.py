@@ -13,11 +13,11 @@ from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
 
 BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers read at once,
-Seen = str | Path | np.ndarray  # a file, or what `Eye.open` makes of it
+Seen = str | Path | np.ndarray  # a file, or what `ImageModel.open` makes of it
 ROWS = 1024  # of so many pictures at most: what networks make of small ones is large
 
 
-class Eye:
+class ImageModel:
     """`classes` are those that it was trained on. `unit` makes every vector of length 1."""
 
     def __init__(

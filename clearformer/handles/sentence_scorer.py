@@ -8,8 +8,8 @@ from torch import nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.generation.decode import widen
-from clearformer.generation.language import Score
-from clearformer.generation.translate import by_length, refuse_string
+from clearformer.handles.language_model import Score
+from clearformer.handles.translator import by_length, refuse_string
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 

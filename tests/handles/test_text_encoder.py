@@ -10,9 +10,9 @@ import torch
 
 import clearformer
 from clearformer.errors import CheckpointError, DataError
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.loading.handles import load_encoder
 from clearformer.models.bert import Bert, BertConfig
-from clearformer.reading.encoder import Encoder
 from clearformer.text import TextConfig, train_tokenizer
 
 TEXTS = [
@@ -73,14 +73,14 @@ def test_few_numbers_learn_on_a_sentence_encoder(minilm: Path, tmp_path: Path) -
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
+def encoder() -> TextEncoder:
     torch.manual_seed(0)
     tokenizer = train_tokenizer(TEXTS * 3, TextConfig(kind="char", min_frequency=1))
     sizes: dict[str, Any] = {"n_layers": 2, "d_model": 14, "d_ff": 17, "n_heads": 2, "max_length": 61}
-    return Encoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)).double(), tokenizer)
+    return TextEncoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)).double(), tokenizer)
 
 
-def test_neighbours_and_order_do_not_matter(encoder: Encoder) -> None:
+def test_neighbours_and_order_do_not_matter(encoder: TextEncoder) -> None:
     together = encoder.embed(TEXTS)
     assert (together.shape, together.dtype) == ((5, 14), torch.float64)
     for text, vector in zip(TEXTS, together):
@@ -88,12 +88,12 @@ def test_neighbours_and_order_do_not_matter(encoder: Encoder) -> None:
     torch.testing.assert_close(encoder.embed(TEXTS[::-1]), together.flip(0), atol=1e-12, rtol=0)
 
 
-def test_a_text_that_is_too_long_is_cut(encoder: Encoder) -> None:
+def test_a_text_that_is_too_long_is_cut(encoder: TextEncoder) -> None:
     long = "a man is riding " * 9
     torch.testing.assert_close(encoder.embed([long])[0], encoder.embed([long[:59]])[0], atol=1e-12, rtol=0)
 
 
-def test_no_text_no_vectors(encoder: Encoder) -> None:
+def test_no_text_no_vectors(encoder: TextEncoder) -> None:
     assert encoder.embed([]).shape == (0, 14)
     with pytest.raises(DataError, match="a string is given where a list of texts is wanted"):
         encoder.embed("a text")

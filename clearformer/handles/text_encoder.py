@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
+from clearformer.handles.batching import read_texts
+from clearformer.handles.text_model import Reader
 from clearformer.models.classifier import pool_mean, read
-from clearformer.reading.reader import Reader
-from clearformer.reading.rows import read_texts
 from clearformer.text import Tokenizer
 
 
-class Encoder(Reader):
+class TextEncoder(Reader):
     """`load_encoder` makes one of a run folder or a published model. `unit` makes every vector of length 1."""
 
     def __init__(

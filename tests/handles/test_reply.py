@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clearformer.generation.decode import DecodeConfig
-from clearformer.generation.reply import Reply
-from clearformer.generation.translate import Translator
+from clearformer.handles.reply import Reply
+from clearformer.handles.translator import Translator
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.t5 import T5, T5Config
 from clearformer.models.transformer import Transformer, TransformerConfig

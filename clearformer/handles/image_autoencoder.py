@@ -4,10 +4,10 @@ import numpy as np
 from torch import Tensor
 
 from clearformer.data.batch import ImageBatch
-from clearformer.reading.eye import Eye
+from clearformer.handles.image_model import ImageModel
 
 
-class Coder(Eye):
+class ImageAutoencoder(ImageModel):
     """`load` makes one from the run folder of an autoencoder; its vectors are codes."""
 
     def reconstruct(self, pixels: np.ndarray) -> Tensor:

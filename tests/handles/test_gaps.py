@@ -6,8 +6,8 @@ from math import log
 import pytest
 
 from clearformer.errors import DataError
-from clearformer.generation.gaps import fill, first_word, repair
-from clearformer.generation.language import Continuation, Score
+from clearformer.handles.gaps import fill, first_word, repair
+from clearformer.handles.language_model import Continuation, Score
 
 PAIRS = {  # p(word | word before), of a language with two sentences and some slips
     "^": {"the": 0.9, "a": 0.1},

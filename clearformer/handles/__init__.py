@@ -1,0 +1,8 @@
+"""What `load` gives: a trained model ready for use, one file for each kind of handle.
+
+translator       Translator: text to text           language_model   LanguageModel: continues and scores text
+masked_model     MaskedModel: fills gaps            sentence_scorer  SentenceScorer: is this sentence right?
+classifier       Classifier: a label for a text     tagger           Tagger: a label for each word
+text_encoder     TextEncoder: a vector for a text   transcriber      Transcriber: speech to text
+image_classifier, image_autoencoder                 on ImageModel: labels or codes for images
+"""
