@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, Interrupted, TrainingError
+from clearformer.metric import LOSS, Metric
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.training.loop import TrainConfig, Trainer, reseed
@@ -18,7 +19,8 @@ from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 
 CPU = torch.device("cpu")
-CONFIG = TrainConfig(steps=19, accumulation=2, log_every=3, validate_every=5, save_every=7, metric="score", ema=0.9)
+CONFIG = TrainConfig(steps=19, accumulation=2, log_every=3, validate_every=5, save_every=7, ema=0.9)
+SCORE = Metric("score", "Score")
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,13 @@ def peak(model, step):
     return {"score": -abs(step - 10.0), "loss": float(sum(p.detach().sum() for p in model.parameters()))}
 
 
-def trainer(folder, objective=squares, validate=peak, kind="adam", lr=1e-2, **changes) -> Trainer:
+def trainer(folder, objective=squares, validate=peak, kind="adam", lr=1e-2, metric=SCORE, **changes) -> Trainer:
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(5, 7), nn.Dropout(0.3), nn.Linear(7, 2))
     optimizer = OptimConfig(kind=kind, lr=lr).build(model)
     config = CONFIG.changed(**changes)
-    schedule = ScheduleConfig(warmup=4)
-    return Trainer(model, objective, optimizer, schedule, config, RunFolder(folder), CPU, World(), validate)
+    parts = (model, objective, optimizer, ScheduleConfig(warmup=4), config, RunFolder(folder), CPU, World())
+    return Trainer(*parts, validate, metric=metric)
 
 
 def without_time(value):
@@ -296,10 +298,24 @@ def test_a_schedule_arrives_when_the_budget_does(tmp_path):
     assert trainer(tmp_path).length == 19
 
 
+def by_table(losses):
+    return lambda model, step: {"loss": losses[step]}
+
+
 def test_lower_loss_is_better(tmp_path):
     losses = {5: 3.0, 10: 2.0, 15: 2.5, 19: 2.0}
-    progress = trainer(tmp_path, validate=lambda model, step: {"loss": losses[step]}, metric="loss").train(ToySteps())
+    progress = trainer(tmp_path, validate=by_table(losses), metric=LOSS).train(ToySteps())
     assert (progress.best_step, progress.stale, progress.scores) == (10, 2, {"loss": 2.0})
+
+
+def test_the_best_loss_is_stored_negated_and_resumed_so(tmp_path):
+    """As in run folders of every version: 3.0 at step 5 is stored as -3.0, and 2.5 at step 10 beats it."""
+    trainer(tmp_path, validate=by_table({5: 3.0, 7: 3.5}), metric=LOSS, steps=7).train(ToySteps())
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["best"] == -3.0
+    resumed = trainer(tmp_path, validate=by_table({10: 2.5, 15: 2.75, 19: 2.5}), metric=LOSS)
+    resumed.resume()
+    progress = resumed.train(ToySteps())
+    assert (progress.best, progress.best_step, progress.stale) == (-2.5, 10, 2)
 
 
 def test_without_validation_the_last_weights_are_kept(tmp_path):
