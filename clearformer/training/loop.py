@@ -29,7 +29,7 @@ from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average
 from clearformer.training.compiling import How
 from clearformer.training.distributed import World, gathered, sum_gradients
-from clearformer.training.feed import Steps, feed
+from clearformer.training.feed import StepSource, feed
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
@@ -131,7 +131,7 @@ class Trainer:
         self.meter = Meter(device, unit)
         self.progress = Progress()
 
-    def train(self, steps: Steps) -> Progress:
+    def train(self, steps: StepSource) -> Progress:
         """From where `progress` stands until the budget is spent, or nothing gets better, or Ctrl-C."""
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
