@@ -26,10 +26,11 @@ from clearformer.config import Config
 from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted
 from clearformer.metric import LOSS, Metric
-from clearformer.training.average import Average
+from clearformer.training.average import Average, learning
 from clearformer.training.compiling import How
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
+from clearformer.training.finite import are_finite, check_scores, diverged
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
@@ -155,7 +156,8 @@ class Trainer:
                     is_asked, is_last = self.world.any(bool(interrupted)), self.is_spent
                     if not (is_asked or self.is_due(config.log_every, config.validate_every, config.save_every)):
                         continue
-                    self.meter.stop(at.step)
+                    if not self.meter.stop():
+                        raise diverged("the training loss or its gradient", at.step, self.run)
                     if self.is_due(config.log_every):
                         self.log(journal)
                     if self.is_due(config.validate_every):
@@ -248,6 +250,7 @@ class Trainer:
 
         All ranks validate, so that none waits in vain, and the first one's scores count for all.
         """
+        self.check_weights()  # before decoding, which may fail in stranger ways
         at, metric = self.progress, self.metric
         at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
@@ -256,6 +259,7 @@ class Trainer:
                 with gathered(self.model):
                     scores = self.world.agree(self.validate(self.model, at.step))
                 set_training(self.model)
+                check_scores(scores, metric, at.step, self.run)
                 journal.log(at.step, "valid", scores)
                 journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
                 value, sign = scores[metric.name], -1 if metric.lower_is_better else 1
@@ -269,6 +273,7 @@ class Trainer:
 
     def save(self) -> None:
         """Everything needed to go on, in one file, which replaces the previous one in one move."""
+        self.check_weights()
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model, self.part).items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
@@ -277,6 +282,14 @@ class Trainer:
             tensors |= {f"carried.{n}": state for n, state in own.items()}
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
+
+    def check_weights(self) -> None:
+        """Refuse to go on, on every rank, if a weight that learns, or its average, is not finite on any of them."""
+        weights = [tensor for _, tensor in learning(self.model)]
+        if self.average is not None:
+            weights += self.average.weights.values()
+        if self.world.any(not are_finite(weights)):
+            raise diverged("a weight", self.progress.step, self.run)
 
     def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """All ranks give their slices, tensor by tensor; the first writes them, whole."""

@@ -345,6 +345,109 @@ def test_a_loss_that_is_no_number_stops_before_anything_is_saved(tmp_path, log_e
         assert "NaN" not in line
 
 
+GOOD = "model.safetensors and last.safetensors hold the last good state"
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("metric", [LOSS, SCORE])
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_a_validation_that_is_no_number_leaves_the_files_of_the_one_before(tmp_path, metric, bad, ema):
+    """The first validation, at step 5, saves good weights; the second says NaN, in the loss, or in what decides."""
+    values = {5: 2.0, 10: float(bad)}
+    toy = trainer(tmp_path, validate=lambda model, step: {metric.name: values[step]}, metric=metric, ema=ema)
+    toy.config = toy.config.changed(save_every=5)
+    before = {}
+
+    def objective(model, batch):
+        if toy.progress.step == 6 and not before:
+            before.update(files(tmp_path))
+        return squares(model, batch)
+
+    toy.objective = objective
+    with pytest.raises(TrainingError, match=rf"the validation {metric.name} .* at step 10; {GOOD}\nhint: .*optim\.lr"):
+        toy.train(ToySteps())
+    assert before.keys() == {"model.safetensors", "last.safetensors"}
+    assert files(tmp_path) == before
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+    assert "Infinity" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_a_first_validation_that_is_no_number_saves_nothing_and_claims_nothing(tmp_path):
+    toy = trainer(tmp_path, validate=by_table({5: float("nan")}), metric=LOSS, ema=0.0)
+    with pytest.raises(TrainingError, match=r"the validation loss .* at step 5; no good state was saved before"):
+        toy.train(ToySteps())
+    assert files(tmp_path) == {}
+
+
+def test_a_loss_that_is_no_number_is_refused_though_another_score_decides(tmp_path):
+    """BLEU of broken weights is 0, a number like any other."""
+    toy = trainer(tmp_path, validate=lambda model, step: {"score": 0.0, "loss": float("nan")})
+    with pytest.raises(TrainingError, match="the validation loss"):
+        toy.train(ToySteps())
+
+
+def test_a_side_score_may_be_no_number(tmp_path):
+    """The correlation with a constant, say."""
+    progress = trainer(
+        tmp_path, validate=lambda model, step: {"score": 1.0, "pearson": float("nan")}, validate_every=19
+    ).train(ToySteps())
+    assert progress.step == 19
+
+
+def test_a_resumed_run_recovers_from_a_best_that_is_no_number(tmp_path):
+    """As earlier versions stored it: the next finite validation is the best."""
+    toy = trainer(tmp_path, validate=by_table({10: 2.0, 15: 3.0, 19: 3.0}), metric=LOSS)
+    toy.progress.best, toy.progress.scores = float("nan"), {"loss": float("nan")}
+    toy.progress.step = 5
+    toy.save()
+    toy.resume()
+    assert toy.train(ToySteps()).best_step == 10
+
+
+def exploding(toy, at):
+    """A trainer whose update `at` makes one weight infinite, after its loss was found good."""
+    update = toy.optimizer.step
+
+    def step():
+        update()
+        if toy.progress.step == at:
+            with torch.no_grad():
+                toy.parameters[-1][0] = float("inf")
+
+    toy.optimizer.step = step
+    return toy
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path, ema):
+    """By the update of step 14, right before a save; that of step 7 stays."""
+    toy = exploding(trainer(tmp_path, validate_every=7, ema=ema), 14)
+    with pytest.raises(TrainingError, match=f"a weight is not a finite number at step 14; {GOOD}"):
+        toy.train(ToySteps())
+    for name in ("last.safetensors", "model.safetensors"):
+        tensors, facts = load_tensors(tmp_path / name)
+        assert facts.get("progress", facts)["step"] == 7
+        assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_weights_that_are_no_numbers_are_not_saved_between_validations(tmp_path):
+    toy = exploding(trainer(tmp_path, validate_every=100, ema=0.0), 14)
+    with pytest.raises(TrainingError, match=r"at step 14; last\.safetensors holds the last good state"):
+        toy.train(ToySteps())
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == 7
+
+
+def test_weights_that_are_no_numbers_are_not_kept_without_validation(tmp_path):
+    toy = exploding(trainer(tmp_path, validate=None, ema=0.0), 10)
+    with pytest.raises(TrainingError, match="a weight"):
+        toy.train(ToySteps())
+    assert load_tensors(tmp_path / "model.safetensors")[1]["step"] == 5
+
+
 def test_clipping_bounds_the_step_and_reports_the_norm_before(tmp_path):
     toy = trainer(tmp_path, kind="sgd", lr=1.0, clip=1e-3, ema=0.0)
     before = torch.cat([p.detach().flatten().clone() for p in toy.model.parameters()])
