@@ -14,6 +14,7 @@ from clearformer.loading.bases import fill, located, shaped
 from clearformer.loading.opened import Opened
 from clearformer.loading.opening import open_base, open_model
 from clearformer.memory import keep_freed_memory, peak_mb
+from clearformer.metric import BLEU, CER, CHRF, LOSS, PERPLEXITY, WER, Metric
 from clearformer.prepare import TOKENIZERS, discard
 from clearformer.recipe import Recipe, build_model
 from clearformer.tasks import Task, begin
@@ -23,6 +24,9 @@ from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.tuning.methods import tune
+
+# Until tasks name their metrics themselves.
+METRICS = {m.name: m for m in (LOSS, PERPLEXITY, BLEU, CHRF, WER, CER, Metric("error", "Error", lower_is_better=True))}
 
 
 def train(
@@ -104,11 +108,12 @@ def set_up(
     objective = compiled(objective, model, recipe.train.compile)
     if recipe.train.parallel == "shard" and world.size > 1:
         shard(model, device)
-    config = recipe.train.changed(metric=recipe.train.metric or task.metrics[0])
+    name = recipe.train.metric or task.metrics[0]
+    metric = METRICS.get(name, Metric(name, name))
     optimizer, validate = recipe.optim.build(model), task.validation(device)
     own = part if recipe.tuning is not None and recipe.tuning.is_partial else None
-    parts = (model, objective, optimizer, recipe.schedule, config, run, device, world)
-    return Trainer(*parts, validate, task.facts, own, task.unit, carried), task
+    parts = (model, objective, optimizer, recipe.schedule, recipe.train, run, device, world)
+    return Trainer(*parts, validate, task.facts, own, task.unit, carried, metric), task
 
 
 def open_start(recipe: Recipe, run: RunFolder, start: Path | None) -> Opened | None:

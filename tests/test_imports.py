@@ -13,7 +13,7 @@ PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
     ["errors", "version", "memory"],
-    ["config", "registry"],
+    ["config", "registry", "metric"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
     ["objectives", "generation", "tuning"],

@@ -28,6 +28,7 @@ from clearformer.errors import CheckpointError, ClearformerError, ConfigError, I
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.evaluation.lengths import bleu_by_length
 from clearformer.handles.translator import Translator
+from clearformer.launch import METRICS
 from clearformer.loading.handles import load
 from clearformer.prepare import test_pairs
 from clearformer.recipe import Recipe, task_of
@@ -35,9 +36,9 @@ from clearformer.registry import resolve
 from clearformer.showcase import write_corpus
 from clearformer.tasks.translation import plain_reference
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import LOWER
 from clearformer.verbs.training import train
 
+LOWER = [metric.name for metric in METRICS.values() if metric.lower_is_better]
 KEPT = ("parameters", "steps", "seconds", "peak_mb")  # of a report, besides its tokens, or examples, and their speed
 
 

@@ -21,7 +21,7 @@ from rich.table import Column
 from torch import Tensor
 
 from clearformer.checkpoint import write_text
-from clearformer.errors import MachineError, TrainingError
+from clearformer.errors import MachineError
 
 # Of all ranks, the first talks.
 console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
@@ -144,15 +144,11 @@ class Meter:
     def start(self) -> None:
         self.since: float = time.monotonic()
 
-    def stop(self, step: int) -> None:
-        """Leave what follows, until `start`, out of the speed; and refuse to go on with a loss that is no number."""
-        finite = all(map(math.isfinite, self.sums.tolist()))
+    def stop(self) -> bool:
+        """Leave what follows, until `start`, out of the speed. Returns whether losses and norms were finite so far."""
+        is_finite = all(map(math.isfinite, self.sums.tolist()))
         self.seconds += time.monotonic() - self.since
-        if not finite:
-            raise TrainingError(
-                f"the loss is not a finite number any more at step {step:,}; what was saved before is untouched",
-                "try a lower learning rate (optim.lr) or a longer warm-up (schedule.warmup)",
-            )
+        return is_finite
 
     def read(self) -> dict[str, float]:
         loss, norm = self.sums.tolist()

@@ -25,10 +25,12 @@ from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, 
 from clearformer.config import Config
 from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted
-from clearformer.training.average import Average
+from clearformer.metric import LOSS, Metric
+from clearformer.training.average import Average, learning
 from clearformer.training.compiling import How
 from clearformer.training.distributed import World, gathered, sum_gradients
-from clearformer.training.feed import Steps, feed
+from clearformer.training.feed import StepSource, feed
+from clearformer.training.finite import are_finite, check_scores, diverged
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
@@ -38,7 +40,6 @@ from clearformer.training.statistics import set_training, share_statistics
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
-LOWER = ("loss", "perplexity", "wer", "cer", "error")  # scores that are better when lower
 
 
 class TrainConfig(Config):
@@ -89,7 +90,7 @@ class Progress:
     position: int = 0  # micro-batches of this epoch, of all ranks, that were trained on
     tokens: int = 0  # target tokens seen
     seconds: float = 0.0  # spent training, validation and saving included
-    best: float | None = None
+    best: float | None = None  # the deciding score, negated where lower is better
     best_step: int = 0
     stale: int = 0  # validations since the best
     judged: int = 0  # the step of the last validation
@@ -101,7 +102,8 @@ class Trainer:
 
     `facts` travel with the weights, for whoever loads them. `part` names the tensors that are saved, where a base has
     the others; all of them if not given. `unit` is what a batch counts. `carried` is what the objective keeps from step
-    to step, for each micro-batch of a step by its number: the state of a recurrent network that reads on.
+    to step, for each micro-batch of a step by its number: the state of a recurrent network that reads on. `metric` is
+    the score of `validate` that decides which weights are the best.
     """
 
     def __init__(
@@ -119,17 +121,18 @@ class Trainer:
         part: Collection[str] | None = None,
         unit: str = "tokens",
         carried: dict[int, Tensor] | None = None,
+        metric: Metric = LOSS,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.facts, self.part = facts or {}, part
+        self.facts, self.part, self.metric = facts or {}, part, metric
         self.carried = {} if carried is None else carried
         self.average = Average(model, config.ema) if config.ema else None
         self.meter = Meter(device, unit)
         self.progress = Progress()
 
-    def train(self, steps: Steps) -> Progress:
+    def train(self, steps: StepSource) -> Progress:
         """From where `progress` stands until the budget is spent, or nothing gets better, or Ctrl-C."""
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
@@ -153,7 +156,8 @@ class Trainer:
                     is_asked, is_last = self.world.any(bool(interrupted)), self.is_spent
                     if not (is_asked or self.is_due(config.log_every, config.validate_every, config.save_every)):
                         continue
-                    self.meter.stop(at.step)
+                    if not self.meter.stop():
+                        raise diverged("the training loss or its gradient", at.step, self.run)
                     if self.is_due(config.log_every):
                         self.log(journal)
                     if self.is_due(config.validate_every):
@@ -165,7 +169,7 @@ class Trainer:
                     if is_asked and not is_last:
                         raise Interrupted
                     if self.is_stale:
-                        journal.say(f"stopped early: {at.stale} validations without a better {self.metric}")
+                        journal.say(f"stopped early: {at.stale} validations without a better {self.metric.name}")
                     if self.is_stale or is_last:
                         break
                     self.meter.start()
@@ -194,10 +198,6 @@ class Trainer:
         by_tokens = at.step * config.max_tokens / at.tokens if config.max_tokens and at.tokens else math.inf
         by_seconds = at.step * config.max_seconds / at.seconds if config.max_seconds and at.seconds else math.inf
         return min(config.steps, by_tokens, by_seconds)
-
-    @property
-    def metric(self) -> str:
-        return self.config.metric or "loss"
 
     @property
     def is_stale(self) -> bool:
@@ -242,7 +242,7 @@ class Trainer:
         unit = self.meter.unit
         note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
-        best = f"  best {self.metric} {at.scores[self.metric]:.2f}" if at.scores else ""
+        best = f"  best {self.metric.format(at.scores[self.metric.name])}" if at.scores else ""
         journal.note(note + best)
 
     def judge(self, journal: Journal) -> None:
@@ -250,6 +250,7 @@ class Trainer:
 
         All ranks validate, so that none waits in vain, and the first one's scores count for all.
         """
+        self.check_weights()  # before decoding, which may fail in stranger ways
         at, metric = self.progress, self.metric
         at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
@@ -258,19 +259,21 @@ class Trainer:
                 with gathered(self.model):
                     scores = self.world.agree(self.validate(self.model, at.step))
                 set_training(self.model)
+                check_scores(scores, metric, at.step, self.run)
                 journal.log(at.step, "valid", scores)
                 journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
-                value = -scores[metric] if metric in LOWER else scores[metric]
-                if at.best is not None and value <= at.best:
+                value, sign = scores[metric.name], -1 if metric.lower_is_better else 1
+                if not metric.better(value, None if at.best is None else sign * at.best):
                     at.stale += 1
                     return
-                at.best, at.best_step, at.stale, at.scores = value, at.step, 0, scores
+                at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, scores
             self.write(
                 self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
             )
 
     def save(self) -> None:
         """Everything needed to go on, in one file, which replaces the previous one in one move."""
+        self.check_weights()
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model, self.part).items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
@@ -279,6 +282,14 @@ class Trainer:
             tensors |= {f"carried.{n}": state for n, state in own.items()}
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
+
+    def check_weights(self) -> None:
+        """Refuse to go on, on every rank, if a weight that learns, or its average, is not finite on any of them."""
+        weights = [tensor for _, tensor in learning(self.model)]
+        if self.average is not None:
+            weights += self.average.weights.values()
+        if self.world.any(not are_finite(weights)):
+            raise diverged("a weight", self.progress.step, self.run)
 
     def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """All ranks give their slices, tensor by tensor; the first writes them, whole."""

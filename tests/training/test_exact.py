@@ -16,6 +16,7 @@ from clearformer.checkpoint import RunFolder, load_tensors, save_tensors, whole
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch
 from clearformer.data.store import Ragged
+from clearformer.errors import TrainingError
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.training.distributed import World, gathered, join_world, leave_world, shard
@@ -126,6 +127,13 @@ def be_a_rank(folder: Path) -> None:
         logits = read.model(batches_of(N_PAIRS)[0])
     if world.is_first:
         save_tensors(folder / "gathered.safetensors", {"logits": logits})
+    broken = build(folder / "broken", "float64", world, "shard")
+    if world.rank == 1:
+        broken.parameters[0].detach().to_local().fill_(float("inf"))
+    try:
+        broken.save()
+    except TrainingError as error:
+        (folder / f"refused-{world.rank}").write_text(error.message)
     leave_world()
 
 
@@ -185,6 +193,14 @@ def test_gathered_model_computes_whole(two_ranks):
     trainer = build(two_ranks / "whole", "float64", World())
     trainer.resume()
     assert torch.equal(found["logits"], trainer.model(batches_of(N_PAIRS)[0]))
+
+
+@pytest.mark.slow
+def test_every_rank_refuses_what_is_not_finite_on_one(two_ranks):
+    """Only the second rank holds the slice that is infinite."""
+    said = [(two_ranks / f"refused-{rank}").read_text() for rank in (0, 1)]
+    assert said == ["a weight is not a finite number at step 0; no good state was saved before"] * 2
+    assert not (two_ranks / "broken" / "last.safetensors").exists()
 
 
 def assert_same_file(one: Path, two: Path) -> None:

@@ -1,10 +1,14 @@
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from clearformer.data.batch import Tensors
+from clearformer.data.collate import in_groups
 from clearformer.training.distributed import World
-from clearformer.training.feed import feed
+from clearformer.training.feed import Steps, feed
 
 CPU = torch.device("cpu")
 
@@ -74,3 +78,121 @@ def test_position_means_the_same_to_another_number_of_ranks():
 
 def test_no_steps_left_is_no_steps():
     assert list(feed(Deck(1), At(), -3, World(), CPU)) == []
+
+
+@dataclass(frozen=True)
+class Draw(Tensors):
+    """A batch that knows what it was built from."""
+
+    rows: Tensor
+    number: int
+    n_tokens: int
+
+
+class Counted:
+    """Thirteen rows in micro-batches of three; row r has r targets."""
+
+    is_drawn = False
+    seed = 7
+
+    def __init__(self) -> None:
+        self.planned: list[int] = []
+        self.built: list[tuple[int, int]] = []
+
+    def steps(self, epoch, group):
+        self.planned.append(epoch)
+        order = np.random.default_rng((self.seed, epoch)).permutation(13)
+        return in_groups(np.split(order, range(3, 13, 3)), group)
+
+    def batch(self, rows, key):
+        self.built.append(key)
+        return Draw(torch.from_numpy(rows), key[1], self.count(rows))
+
+    def count(self, rows):
+        return int(rows.sum())
+
+
+class Masked(Counted):
+    """How many targets there are is drawn with the batch."""
+
+    is_drawn = True
+
+    def batch(self, rows, key):
+        self.built.append(key)
+        is_asked = np.random.default_rng((self.seed, *key)).random(len(rows)) < 0.5
+        return Draw(torch.from_numpy(rows[is_asked]), key[1], int(is_asked.sum()))
+
+    def count(self, rows):
+        raise AssertionError("asked before it was drawn")
+
+
+def contents(batches):
+    return [(batch.number, batch.rows.tolist()) for batch in batches]
+
+
+@pytest.mark.parametrize("kind", [Counted, Masked])
+def test_two_ranks_share_what_one_rank_has(kind):
+    """5 micro-batches in steps of 4: the second step is filled up, and its last numbers pass the end of the epoch."""
+    whole = Steps(kind(), 4)
+    assert whole.count(0) == 2
+    for epoch, position in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+        batches, count = whole.load(epoch, position, World())
+        halves = [Steps(kind(), 4).load(epoch, position, World(rank, 2)) for rank in (0, 1)]
+        assert [batch.number for batch in batches] == list(range(4 * position, 4 * position + 4))
+        assert [n for _, n in halves] == [count, count]
+        assert count == max(1, sum(batch.n_tokens for batch in batches))
+        assert contents(batches[0::2]) == contents(halves[0][0])
+        assert contents(batches[1::2]) == contents(halves[1][0])
+
+
+@pytest.mark.parametrize(("kind", "built"), [(Counted, [1, 3]), (Masked, [0, 1, 2, 3])])
+def test_a_rank_builds_its_own_batches_unless_they_are_drawn(kind, built):
+    split = kind()
+    Steps(split, 4).load(2, 0, World(1, 2))
+    assert split.built == [(2, number) for number in built]
+
+
+def test_what_is_drawn_depends_on_epoch_and_number_not_on_the_group():
+    """On one rank by steps of 1, or by steps of 2: the same draws."""
+    ones, twos = Steps(Masked(), 1), Steps(Masked(), 2)
+    singles = [batch for position in range(4) for batch in ones.load(3, position, World())[0]]
+    pairs = [batch for position in range(2) for batch in twos.load(3, position, World())[0]]
+    assert contents(singles) == contents(pairs)
+    assert contents(singles) != contents([b for p in range(4) for b in ones.load(4, p, World())[0]])
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_a_step_without_targets_counts_one(is_drawn):
+    """A loss of 0 is divided by it."""
+
+    class Nothing(Counted):
+        def batch(self, rows, key):
+            return Draw(torch.from_numpy(rows), key[1], 0)
+
+        def count(self, rows):
+            return 0
+
+    split = Nothing()
+    split.is_drawn = is_drawn
+    assert Steps(split, 2).load(0, 0, World())[1] == 1
+
+
+def test_two_epochs_are_planned_once_each():
+    split = Counted()
+    steps = Steps(split, 2)
+    for epoch in (0, 1, 0, 1, 1, 0):
+        steps.load(epoch, 0, World())
+        steps.count(epoch)
+    assert split.planned == [0, 1]
+    steps.count(2)
+    steps.count(1)
+    assert split.planned == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("kind", [Counted, Masked])
+def test_a_split_is_fed_to_the_end_of_its_epochs(kind):
+    at = At()
+    fed = [contents(batches) for batches, _ in feed(Steps(kind(), 2), at, 4, World(), CPU)]
+    steps = Steps(kind(), 2)
+    assert fed == [contents(steps.load(*place, World())[0]) for place in [(0, 0), (0, 1), (0, 2), (1, 0)]]
+    assert (at.epoch, at.position) == (1, 2)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from clearformer.errors import TrainingError
 from clearformer.training.journal import Journal, Meter, read_metrics
 
 
@@ -53,7 +52,7 @@ def test_meter_means_are_over_tokens_and_steps():
     meter = Meter(torch.device("cpu"))
     meter.add(torch.tensor(12.0), torch.tensor(1.0), 3)
     meter.add(torch.tensor(30.0), torch.tensor(2.0), 11)
-    meter.stop(2)
+    assert meter.stop()
     values = meter.read()
     assert (values["loss"], values["grad_norm"]) == (3.0, 1.5)
     assert meter.state() == {"sums": [0.0, 0.0], "tokens": 0, "steps": 0, "seconds": 0.0}
@@ -68,11 +67,10 @@ def test_meter_state_is_exact():
 
 
 @pytest.mark.parametrize(("loss", "norm"), [("nan", 1.0), ("inf", 1.0), (1.0, "nan")])
-def test_meter_refuses_what_is_not_finite(loss, norm):
+def test_meter_notices_what_is_not_finite(loss, norm):
     meter = Meter(torch.device("cpu"))
     meter.add(torch.tensor(float(loss)), torch.tensor(float(norm)), 5)
-    with pytest.raises(TrainingError, match=r"at step 7.*\nhint: .*learning rate"):
-        meter.stop(7)
+    assert not meter.stop()
 
 
 def test_a_budget_of_tokens_is_told_in_steps_once_it_can_be(tmp_path):

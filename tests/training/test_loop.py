@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, Interrupted, TrainingError
+from clearformer.metric import LOSS, Metric
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.training.loop import TrainConfig, Trainer, reseed
@@ -18,7 +19,8 @@ from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 
 CPU = torch.device("cpu")
-CONFIG = TrainConfig(steps=19, accumulation=2, log_every=3, validate_every=5, save_every=7, metric="score", ema=0.9)
+CONFIG = TrainConfig(steps=19, accumulation=2, log_every=3, validate_every=5, save_every=7, ema=0.9)
+SCORE = Metric("score", "Score")
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,13 @@ def peak(model, step):
     return {"score": -abs(step - 10.0), "loss": float(sum(p.detach().sum() for p in model.parameters()))}
 
 
-def trainer(folder, objective=squares, validate=peak, kind="adam", lr=1e-2, **changes) -> Trainer:
+def trainer(folder, objective=squares, validate=peak, kind="adam", lr=1e-2, metric=SCORE, **changes) -> Trainer:
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(5, 7), nn.Dropout(0.3), nn.Linear(7, 2))
     optimizer = OptimConfig(kind=kind, lr=lr).build(model)
     config = CONFIG.changed(**changes)
-    schedule = ScheduleConfig(warmup=4)
-    return Trainer(model, objective, optimizer, schedule, config, RunFolder(folder), CPU, World(), validate)
+    parts = (model, objective, optimizer, ScheduleConfig(warmup=4), config, RunFolder(folder), CPU, World())
+    return Trainer(*parts, validate, metric=metric)
 
 
 def without_time(value):
@@ -296,10 +298,24 @@ def test_a_schedule_arrives_when_the_budget_does(tmp_path):
     assert trainer(tmp_path).length == 19
 
 
+def by_table(losses):
+    return lambda model, step: {"loss": losses[step]}
+
+
 def test_lower_loss_is_better(tmp_path):
     losses = {5: 3.0, 10: 2.0, 15: 2.5, 19: 2.0}
-    progress = trainer(tmp_path, validate=lambda model, step: {"loss": losses[step]}, metric="loss").train(ToySteps())
+    progress = trainer(tmp_path, validate=by_table(losses), metric=LOSS).train(ToySteps())
     assert (progress.best_step, progress.stale, progress.scores) == (10, 2, {"loss": 2.0})
+
+
+def test_the_best_loss_is_stored_negated_and_resumed_so(tmp_path):
+    """As in run folders of every version: 3.0 at step 5 is stored as -3.0, and 2.5 at step 10 beats it."""
+    trainer(tmp_path, validate=by_table({5: 3.0, 7: 3.5}), metric=LOSS, steps=7).train(ToySteps())
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["best"] == -3.0
+    resumed = trainer(tmp_path, validate=by_table({10: 2.5, 15: 2.75, 19: 2.5}), metric=LOSS)
+    resumed.resume()
+    progress = resumed.train(ToySteps())
+    assert (progress.best, progress.best_step, progress.stale) == (-2.5, 10, 2)
 
 
 def test_without_validation_the_last_weights_are_kept(tmp_path):
@@ -327,6 +343,109 @@ def test_a_loss_that_is_no_number_stops_before_anything_is_saved(tmp_path, log_e
     assert all(tensor.isfinite().all() for tensor in tensors.values())
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         assert "NaN" not in line
+
+
+GOOD = "model.safetensors and last.safetensors hold the last good state"
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("metric", [LOSS, SCORE])
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_a_validation_that_is_no_number_leaves_the_files_of_the_one_before(tmp_path, metric, bad, ema):
+    """The first validation, at step 5, saves good weights; the second says NaN, in the loss, or in what decides."""
+    values = {5: 2.0, 10: float(bad)}
+    toy = trainer(tmp_path, validate=lambda model, step: {metric.name: values[step]}, metric=metric, ema=ema)
+    toy.config = toy.config.changed(save_every=5)
+    before = {}
+
+    def objective(model, batch):
+        if toy.progress.step == 6 and not before:
+            before.update(files(tmp_path))
+        return squares(model, batch)
+
+    toy.objective = objective
+    with pytest.raises(TrainingError, match=rf"the validation {metric.name} .* at step 10; {GOOD}\nhint: .*optim\.lr"):
+        toy.train(ToySteps())
+    assert before.keys() == {"model.safetensors", "last.safetensors"}
+    assert files(tmp_path) == before
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+    assert "Infinity" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_a_first_validation_that_is_no_number_saves_nothing_and_claims_nothing(tmp_path):
+    toy = trainer(tmp_path, validate=by_table({5: float("nan")}), metric=LOSS, ema=0.0)
+    with pytest.raises(TrainingError, match=r"the validation loss .* at step 5; no good state was saved before"):
+        toy.train(ToySteps())
+    assert files(tmp_path) == {}
+
+
+def test_a_loss_that_is_no_number_is_refused_though_another_score_decides(tmp_path):
+    """BLEU of broken weights is 0, a number like any other."""
+    toy = trainer(tmp_path, validate=lambda model, step: {"score": 0.0, "loss": float("nan")})
+    with pytest.raises(TrainingError, match="the validation loss"):
+        toy.train(ToySteps())
+
+
+def test_a_side_score_may_be_no_number(tmp_path):
+    """The correlation with a constant, say."""
+    progress = trainer(
+        tmp_path, validate=lambda model, step: {"score": 1.0, "pearson": float("nan")}, validate_every=19
+    ).train(ToySteps())
+    assert progress.step == 19
+
+
+def test_a_resumed_run_recovers_from_a_best_that_is_no_number(tmp_path):
+    """As earlier versions stored it: the next finite validation is the best."""
+    toy = trainer(tmp_path, validate=by_table({10: 2.0, 15: 3.0, 19: 3.0}), metric=LOSS)
+    toy.progress.best, toy.progress.scores = float("nan"), {"loss": float("nan")}
+    toy.progress.step = 5
+    toy.save()
+    toy.resume()
+    assert toy.train(ToySteps()).best_step == 10
+
+
+def exploding(toy, at):
+    """A trainer whose update `at` makes one weight infinite, after its loss was found good."""
+    update = toy.optimizer.step
+
+    def step():
+        update()
+        if toy.progress.step == at:
+            with torch.no_grad():
+                toy.parameters[-1][0] = float("inf")
+
+    toy.optimizer.step = step
+    return toy
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path, ema):
+    """By the update of step 14, right before a save; that of step 7 stays."""
+    toy = exploding(trainer(tmp_path, validate_every=7, ema=ema), 14)
+    with pytest.raises(TrainingError, match=f"a weight is not a finite number at step 14; {GOOD}"):
+        toy.train(ToySteps())
+    for name in ("last.safetensors", "model.safetensors"):
+        tensors, facts = load_tensors(tmp_path / name)
+        assert facts.get("progress", facts)["step"] == 7
+        assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_weights_that_are_no_numbers_are_not_saved_between_validations(tmp_path):
+    toy = exploding(trainer(tmp_path, validate_every=100, ema=0.0), 14)
+    with pytest.raises(TrainingError, match=r"at step 14; last\.safetensors holds the last good state"):
+        toy.train(ToySteps())
+    assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == 7
+
+
+def test_weights_that_are_no_numbers_are_not_kept_without_validation(tmp_path):
+    toy = exploding(trainer(tmp_path, validate=None, ema=0.0), 10)
+    with pytest.raises(TrainingError, match="a weight"):
+        toy.train(ToySteps())
+    assert load_tensors(tmp_path / "model.safetensors")[1]["step"] == 5
 
 
 def test_clipping_bounds_the_step_and_reports_the_norm_before(tmp_path):

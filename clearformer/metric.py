@@ -1,0 +1,38 @@
+"""What a validation score is called, which way it improves, and how it is printed."""
+
+from math import isfinite
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """A score that a task is judged by."""
+
+    name: str
+    """The key in metrics.jsonl and report.json: "bleu"."""
+    title: str
+    """As a person reads it: "BLEU"."""
+    lower_is_better: bool = False
+    digits: int = 4
+    """Decimals when printed."""
+
+    def better(self, value: float, best: float | None) -> bool:
+        """Whether `value` is strictly better than `best`. A value that is not finite never is; any other beats None."""
+        if not isfinite(value):
+            return False
+        if best is None or not isfinite(best):
+            return True
+        return value < best if self.lower_is_better else value > best
+
+    def format(self, value: float) -> str:
+        """Title and value: "BLEU 41.07"."""
+        return f"{self.title} {value:.{self.digits}f}"
+
+
+LOSS = Metric("loss", "Loss", lower_is_better=True)
+PERPLEXITY = Metric("perplexity", "Perplexity", lower_is_better=True, digits=2)
+ACCURACY = Metric("accuracy", "Accuracy")
+MACRO_F1 = Metric("macro_f1", "Macro F1")
+BLEU = Metric("bleu", "BLEU", digits=2)
+CHRF = Metric("chrf", "chrF", digits=2)
+WER = Metric("wer", "Word error rate", lower_is_better=True)
+CER = Metric("cer", "Character error rate", lower_is_better=True)
