@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import torch
@@ -86,11 +87,17 @@ class RunFolder:
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
-    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move."""
+    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move.
+
+    Its mode is the one that the umask gives, even if the writer made a file of its own: safetensors writes 0600.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = create(draft)
         yield draft
+        if S_IMODE(draft.stat().st_mode) != mode:
+            draft.chmod(mode)
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         os.replace(draft, path)
@@ -103,6 +110,19 @@ def atomically(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def create(path: Path) -> int:
+    """Make an empty file, and return the mode that the system gives it.
+
+    The umask itself can only be read by changing it, for all threads at once.
+    """
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return S_IMODE(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -119,7 +139,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with atomically(path) as draft:
         save_file(ready, draft, metadata={"clearformer": json.dumps(facts or {})})
-        draft.chmod(0o644)  # the library writes for the owner alone
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,4 +1,5 @@
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,6 +53,20 @@ HUB: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)
+def mode(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The mode of a file that is written under some umask."""
+    old = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(old)
+
+
+@pytest.fixture
+def modes() -> Callable[[Path], set[int]]:
+    """Those of all files in a folder."""
+    return lambda folder: {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
 
 
 class HeaderOnly:

@@ -79,6 +79,29 @@ def test_a_file_takes_its_place_only_when_whole(tmp_path):
     assert path.read_text() == "new"
 
 
+def test_files_have_the_mode_that_the_umask_gives(tmp_path, mode, modes):
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(3)})
+    write_text(tmp_path / "x.txt", "text")
+    write_json(tmp_path / "x.json", {})
+    assert modes(tmp_path) == {mode}
+    for path in tmp_path.iterdir():
+        path.chmod(0o640)
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(3)})
+    write_text(tmp_path / "x.txt", "another")
+    write_json(tmp_path / "x.json", [])
+    assert modes(tmp_path) == {mode}
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_replaced(tmp_path, mode, modes):
+    draft = tmp_path / f".x.txt.{os.getpid()}"
+    draft.write_text("half")
+    draft.chmod(0o604)
+    with atomically(tmp_path / "x.txt") as draft:
+        assert draft.read_text() == ""
+        draft.write_text("whole")
+    assert modes(tmp_path) == {mode}
+
+
 def test_who_reads_while_a_file_is_replaced_reads_the_old_one_whole(tmp_path):
     path = tmp_path / "facts.json"
     write_text(path, "old, to its end")

@@ -13,9 +13,12 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface import gpt2, marian
 from clearformer.interop.huggingface.convert import CONVERTERS, import_any, read_model_config
 from clearformer.interop.huggingface.folder import is_copy, read_shapes, read_weights
+from clearformer.interop.huggingface.peft import export_adapter
 from clearformer.interop.huggingface.pickled import read_any_weights
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
+from clearformer.tuning.adapters import add_lora
+from clearformer.tuning.lora import LoraConfig
 
 
 def test_the_converter_is_that_of_the_model_type(tmp_path: Path) -> None:
@@ -196,3 +199,14 @@ def test_a_pickle_is_left_to_import(tmp_path: Path, name: str) -> None:
     with pytest.raises(CheckpointError, match=r"a pickle, which is not opened here\nhint: .*clearformer import"):
         read_model_config(tmp_path)
     assert import_any(tmp_path, read_any_weights)[0] == config
+
+
+def test_exported_files_have_the_mode_that_the_umask_gives(
+    tmp_path: Path, mode: int, modes: Callable[[Path], set[int]]
+) -> None:
+    model = GPT(GPTConfig(vocab=5, n_layers=1, d_model=6, d_ff=7, n_heads=3, max_length=11))
+    gpt2.export_folder(tmp_path, model.config, weights_of(model))
+    add_lora(model, LoraConfig(rank=2))
+    export_adapter(tmp_path / "adapter", model, gpt2.tensor_rows(model.config))
+    assert len(list(tmp_path.rglob("*.*"))) == 4
+    assert modes(tmp_path) == {mode}
