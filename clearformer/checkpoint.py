@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import torch
@@ -86,11 +87,17 @@ class RunFolder:
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
-    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move."""
+    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move.
+
+    Its mode is the one that the umask gives, even if the writer made a file of its own: safetensors writes 0600.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = create(draft)
         yield draft
+        if S_IMODE(draft.stat().st_mode) != mode:
+            draft.chmod(mode)
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         os.replace(draft, path)
@@ -103,6 +110,19 @@ def atomically(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def create(path: Path) -> int:
+    """Make an empty file, and return the mode that the system gives it.
+
+    The umask itself can only be read by changing it, for all threads at once.
+    """
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return S_IMODE(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -119,25 +139,59 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with atomically(path) as draft:
         save_file(ready, draft, metadata={"clearformer": json.dumps(facts or {})})
-        draft.chmod(0o644)  # the library writes for the owner alone
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `save_tensors` wrote; any other safetensors file gives its tensors and no facts."""
+    with open_tensors(path) as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        return tensors, facts_in(file)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts of `load_tensors`, from the header alone."""
+    with open_tensors(path) as file:
+        return facts_in(file)
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor by name, from the header alone."""
+    with open_tensors(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """A safetensors file open for reading, memory-mapped: no tensor is in memory before it is asked for.
+
+    The library refuses a header whose sizes do not add up to the size of the file.
+    """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist", "train first, or name another run folder")
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
-    except (SafetensorError, ValueError, OSError) as error:
+            yield file
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         hint = "copy it again, or resume from another run"
-        with open(path, "rb") as file:
-            start = file.read(2)
-        if start in (b"PK", b"\x80\x02", b"\x80\x04"):
+        if first_bytes(path) in (b"PK", b"\x80\x02", b"\x80\x04"):
             hint = "this looks like a pickled file, which is never opened; only safetensors are"
         raise CheckpointError(f"{path} is truncated or not a safetensors file ({error})", hint) from None
-    return tensors, facts
+
+
+def facts_in(file: Any) -> dict[str, Any]:
+    facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
+    if not isinstance(facts, dict):
+        raise ValueError("the facts in its header are not a JSON object")
+    return facts
+
+
+def first_bytes(path: Path) -> bytes:
+    """Two of them; none if the file may not be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2)
+    except OSError:
+        return b""
 
 
 def load_weights(

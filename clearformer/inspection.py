@@ -26,7 +26,7 @@ from clearformer.layers.receptive import Sight
 from clearformer.layers.recurrent import Step, Unrolled, Weights
 from clearformer.loading.contents import read_recipe
 from clearformer.loading.folders import bundled
-from clearformer.recipe import build_model, model_config, presets
+from clearformer.recipe import build_model, model_config, preset_name, presets
 from clearformer.registry import names
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
@@ -48,7 +48,7 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
     """
     if Path(name).exists() or str(name) in bundled():
         config = read_recipe(name).model
-    elif str(name) in (known := [*presets(), *names("model"), *bundled()]):
+    elif preset_name(str(name)) in (known := [*presets(), *names("model"), *bundled()]):
         config = model_config(str(name))
     else:
         raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))

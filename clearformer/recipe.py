@@ -156,9 +156,9 @@ def choose(section: str, table: Mapping[str, Any], default: str, where: str) -> 
     """A section whose `kind` names the class that configures it; a model may start from a preset."""
     table = dict(table)
     if section == "model" and table.get("preset"):
-        table = {**preset(str(table["preset"]), where), **table}
+        table = with_preset(table, where)
     if isinstance(base := table.get("base"), Mapping) and base.get("preset"):  # a model around another
-        table["base"] = {**preset(str(base["preset"]), f"{where} base"), **base}
+        table["base"] = with_preset(base, f"{where} base")
     kind = str(table.setdefault("kind", default))
     if kind not in names(section):
         hint = f"{suggest(kind, names(section))}; a class of your own is registered by --plugin MODULE"
@@ -194,10 +194,23 @@ def presets() -> dict[str, dict[str, Any]]:
     return found
 
 
-def preset(name: str, where: str) -> dict[str, Any]:
+def preset_name(name: str) -> str:
+    """The preset that a name means, vit-b-16 for ViT-B16: one that differs in hyphens and case alone. Else the name."""
+    matches = [name] if name in presets() else [known for known in presets() if letters(known) == letters(name)]
+    return matches[0] if len(matches) == 1 else name
+
+
+def letters(name: str) -> str:
+    """All that two names of one preset have in common."""
+    return name.replace("-", "").lower()
+
+
+def with_preset(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A model's table with the sizes of its preset, which yield to its own keys, and the preset's proper name."""
+    name = preset_name(str(table["preset"]))
     if name not in presets():
         raise ConfigError(f"{where} there is no preset called `{name}`", suggest(name, presets()))
-    return presets()[name]
+    return {**presets()[name], **table, "preset": name}
 
 
 def model_config(name: str) -> Any:
@@ -222,13 +235,13 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
     """Apply "train.steps=500" and the like.
 
     A preset that is set here wins over the sizes that the table writes out, and other settings, before or after it,
-    win over the preset.
+    win over the preset. The preset of the result has its proper name.
     """
     changes = [parse_setting(setting) for setting in settings]
     result = {name: dict(section) if isinstance(section, dict) else section for name, section in table.items()}
     for path, value in changes:
         if path == ["model", "preset"] and isinstance(result.get("model"), dict):
-            for size in presets().get(str(value), {}):
+            for size in presets().get(preset_name(str(value)), {}):
                 result["model"].pop(size, None)
     for setting, (path, value) in zip(settings, changes):
         place = result
@@ -238,6 +251,8 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
                 raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` itself")
             place[part] = place = dict(inner)
         place[path[-1]] = value
+    if isinstance(model := result.get("model"), dict) and model.get("preset"):
+        model["preset"] = preset_name(str(model["preset"]))
     return result
 
 

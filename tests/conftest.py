@@ -1,9 +1,13 @@
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
+from safetensors import safe_open
+
+from clearformer import checkpoint
 
 # Test sizes are tiny: a second thread would only be waited for, for seconds when the machine is busy.
 torch.set_num_threads(1)
@@ -49,6 +53,51 @@ HUB: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)
+def mode(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The mode of a file that is written under some umask."""
+    old = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(old)
+
+
+@pytest.fixture
+def modes() -> Callable[[Path], set[int]]:
+    """Those of all files in a folder."""
+    return lambda folder: {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
+
+
+class HeaderOnly:
+    """A safetensors file, or a slice of one of its tensors, that gives names, shapes and metadata, and no numbers."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __enter__(self) -> Self:
+        self.file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.__exit__(*error)
+
+    def get_slice(self, name: str) -> "HeaderOnly":
+        return HeaderOnly(self.file.get_slice(name))
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in ("keys", "metadata", "get_shape", "get_dtype"), f"a header is all that may be read, not {name}"
+        return getattr(self.file, name)
+
+
+@pytest.fixture
+def headers_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, reading a tensor of any safetensors file fails the test."""
+
+    def forbid() -> None:
+        monkeypatch.setattr(checkpoint, "safe_open", lambda *call, **more: HeaderOnly(safe_open(*call, **more)))
+
+    return forbid
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from clearformer.checkpoint import (
     like,
     load_tensors,
     load_weights,
+    read_facts,
+    read_shapes,
     save_tensors,
     versions,
     weights_of,
@@ -22,6 +24,8 @@ from clearformer.checkpoint import (
     write_text,
 )
 from clearformer.errors import CheckpointError, MachineError
+
+each_reader = pytest.mark.parametrize("read", [load_tensors, read_facts, read_shapes])
 
 
 def tied() -> nn.Module:
@@ -38,6 +42,16 @@ def test_tensors_and_facts_come_back(tmp_path):
     assert told == facts
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+def test_facts_and_shapes_are_read_from_the_header_alone(tmp_path, headers_only):
+    tensors = {"a": torch.randn(2, 3), "b": torch.arange(5), "c": torch.tensor(1 / 3, dtype=torch.float64)}
+    save_tensors(tmp_path / "x.safetensors", tensors, {"step": 7, "classes": ["dog", "cat"]})
+    headers_only()
+    assert read_facts(tmp_path / "x.safetensors") == {"step": 7, "classes": ["dog", "cat"]}
+    assert read_shapes(tmp_path / "x.safetensors") == {"a": (2, 3), "b": (5,), "c": ()}
+    with pytest.raises(AssertionError, match="a header is all that may be read"):
+        load_tensors(tmp_path / "x.safetensors")
 
 
 def test_views_of_one_storage_are_saved_apart(tmp_path):
@@ -63,6 +77,29 @@ def test_a_file_takes_its_place_only_when_whole(tmp_path):
         draft.write_text("new")
         assert not path.exists()
     assert path.read_text() == "new"
+
+
+def test_files_have_the_mode_that_the_umask_gives(tmp_path, mode, modes):
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(3)})
+    write_text(tmp_path / "x.txt", "text")
+    write_json(tmp_path / "x.json", {})
+    assert modes(tmp_path) == {mode}
+    for path in tmp_path.iterdir():
+        path.chmod(0o640)
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(3)})
+    write_text(tmp_path / "x.txt", "another")
+    write_json(tmp_path / "x.json", [])
+    assert modes(tmp_path) == {mode}
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_replaced(tmp_path, mode, modes):
+    draft = tmp_path / f".x.txt.{os.getpid()}"
+    draft.write_text("half")
+    draft.chmod(0o604)
+    with atomically(tmp_path / "x.txt") as draft:
+        assert draft.read_text() == ""
+        draft.write_text("whole")
+    assert modes(tmp_path) == {mode}
 
 
 def test_who_reads_while_a_file_is_replaced_reads_the_old_one_whole(tmp_path):
@@ -94,13 +131,15 @@ def test_a_full_disk_is_said(tmp_path, monkeypatch):
         save_tensors(tmp_path / "x.safetensors", {})
 
 
-def test_a_missing_file_is_said(tmp_path):
+@each_reader
+def test_a_missing_file_is_said(tmp_path, read):
     with pytest.raises(CheckpointError, match=r"x.safetensors does not exist\nhint: train first"):
-        load_tensors(tmp_path / "x.safetensors")
+        read(tmp_path / "x.safetensors")
 
 
+@each_reader
 @pytest.mark.parametrize("write", [lambda x, file: pickle.dump(x, file), lambda x, file: torch.save(x, file)])
-def test_a_pickle_is_never_opened(tmp_path, write):
+def test_a_pickle_is_never_opened(tmp_path, write, read):
     class Trap:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "sprung"),)
@@ -109,25 +148,55 @@ def test_a_pickle_is_never_opened(tmp_path, write):
     with path.open("wb") as file:
         write({"a": Trap()}, file)
     with pytest.raises(CheckpointError, match="pickled file, which is never opened"):
-        load_tensors(path)
+        read(path)
     assert not (tmp_path / "sprung").exists()
+
+
+@each_reader
+def test_a_folder_in_place_of_a_file_is_said(tmp_path, read):
+    with pytest.raises(CheckpointError, match=r"not a safetensors file"):
+        read(tmp_path)
 
 
 def test_another_programs_file_has_no_facts(tmp_path):
     save_file({"a": torch.ones(3)}, tmp_path / "x.safetensors", metadata={"format": "pt"})
     tensors, facts = load_tensors(tmp_path / "x.safetensors")
     assert tensors["a"].tolist() == [1, 1, 1]
-    assert facts == {}
+    assert facts == read_facts(tmp_path / "x.safetensors") == {}
 
 
-def test_truncation_anywhere_is_noticed(tmp_path):
+@pytest.mark.parametrize("read", [load_tensors, read_facts])
+@pytest.mark.parametrize("facts", ["[1, 2]", "7", "{", "[" * 100_000])
+def test_facts_that_are_no_json_object_are_refused(tmp_path, read, facts):
+    save_file({"a": torch.ones(3)}, tmp_path / "x.safetensors", metadata={"clearformer": facts})
+    with pytest.raises(CheckpointError, match=r"x.safetensors is truncated or not a safetensors file"):
+        read(tmp_path / "x.safetensors")
+
+
+@each_reader
+def test_truncation_anywhere_is_noticed(tmp_path, read):
     path = tmp_path / "x.safetensors"
     save_tensors(path, {"a": torch.randn(5, 7)})
     content = path.read_bytes()
     for n in range(0, len(content), 11):
         path.write_bytes(content[:n])
         with pytest.raises(CheckpointError):
-            load_tensors(path)
+            read(path)
+
+
+@each_reader
+@pytest.mark.parametrize("change", [("[5,7]", "[5,8]"), ("[0,140]", "[0,999]"), ('"F32"', '"F64"')])
+def test_a_header_that_says_more_than_the_file_holds_is_refused(tmp_path, read, change):
+    """A (5, 7) of float32 is 140 bytes."""
+    path = tmp_path / "x.safetensors"
+    save_file({"a": torch.randn(5, 7)}, path)
+    old, new = (text.encode() for text in change)
+    content = path.read_bytes()
+    assert len(old) == len(new)
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(CheckpointError, match=r"not a safetensors file"):
+        read(path)
 
 
 def test_tied_weights_are_stored_once(tmp_path):

@@ -58,6 +58,12 @@ def test_layers_add_up_to_the_whole(name: str) -> None:
     assert sum(layer["multiplications"] for layer in result["layers"]) == result["multiplications"]
 
 
+def test_a_preset_may_be_named_with_other_hyphens() -> None:
+    found = inspect("vit-b16")
+    assert found.pop("name") == "vit-b16"
+    assert found == {key: value for key, value in inspect("vit-b-16").items() if key != "name"}
+
+
 def test_attention_grows_with_the_square_of_the_length() -> None:
     def cost(length: int) -> int:
         layers = inspect("transformer-tiny", length)["layers"]

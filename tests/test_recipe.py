@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
+from clearformer import recipe as recipe_module
 from clearformer import registry
 from clearformer.config import Config
 from clearformer.errors import ConfigError
-from clearformer.recipe import Recipe, override, presets
+from clearformer.recipe import Recipe, letters, model_config, model_key, override, preset_name, presets
 
 PAIRS: dict[str, Any] = {"train": {"path": "pairs.tsv"}}
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -71,6 +72,51 @@ def test_a_preset_that_is_set_wins_over_the_sizes_of_the_recipe(tmp_path: Path) 
 def test_a_preset_inside_the_recipe_yields_to_the_keys_beside_it() -> None:
     model = parse(model={"preset": "transformer-tiny", "d_ff": 97}).model
     assert (model.d_ff, model.d_model) == (97, presets()["transformer-tiny"]["d_model"])
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("vit-b16", "vit-b-16"), ("ViT-B16", "vit-b-16"), ("gpt-2", "gpt2"), ("ResNet-50", "resnet50")],
+)
+def test_a_preset_may_be_named_with_other_hyphens_and_capitals(name: str, known: str) -> None:
+    """The recipe that is saved has the name of the file of presets."""
+    assert preset_name(name) == known
+    assert model_config(name) == model_config(known)
+    assert model_config(name).preset == known
+    data: dict[str, Any] = {"train": {"path": "x"}}
+    recipe, expected = (Recipe.parse({"data": data, "model": {"preset": word}}, "x.toml") for word in (name, known))
+    assert recipe.dump() == expected.dump()
+
+
+def test_a_preset_that_is_set_wins_under_any_of_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(parse(model=SIZES).dump(), encoding="utf-8")
+    settings = [f"model.{model_key('TransformerTiny')}=TransformerTiny"]
+    model = Recipe.read(path, settings).model
+    assert (model.preset, model.d_model) == ("transformer-tiny", presets()["transformer-tiny"]["d_model"])
+    assert override({"model": {"preset": "gpt-2"}}, [])["model"]["preset"] == "gpt2"
+
+
+def test_a_classifiers_base_may_be_named_so_too() -> None:
+    base = parse(model={"kind": "classifier", "base": {"preset": "BERTbase"}}, objective={"kind": "classification"})
+    assert base.model.base.preset == "bert-base"
+
+
+def test_no_two_presets_differ_in_hyphens_and_case_alone() -> None:
+    assert len({letters(name) for name in presets()}) == len(presets())
+
+
+def test_a_kind_comes_before_a_preset_that_is_only_like_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [model_key(name) for name in ("gpt", "vit-b16", "vit", "bert", "bertbase")] == [
+        "preset", "preset", "kind", "kind", "preset",
+    ]  # fmt: skip
+    monkeypatch.setitem(registry._added, "model", {"gpt-2": type("Model", (), {"Config": Bare})})
+    assert model_key("gpt-2") == "kind"
+
+
+def test_a_name_that_two_presets_could_mean_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe_module, "presets", lambda: {"a-bc": {}, "ab-c": {}, "abd": {}})
+    assert [preset_name(name) for name in ("abc", "a-bc", "ab-d", "nothing")] == ["abc", "a-bc", "abd", "nothing"]
 
 
 def test_an_unknown_preset_is_said() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.checkpoint import RunFolder, load_tensors, read_facts
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.convert import first_token, import_any
+from clearformer.interop.huggingface.convert import first_token, import_any, read_model_config
 from clearformer.interop.huggingface.folder import Reader, read_weights
 from clearformer.interop.huggingface.pictures import class_names
 from clearformer.interop.origin import Origin
@@ -24,9 +24,9 @@ Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 
 
 def read_recipe(model: str | Path) -> Recipe:
-    """The recipe of a folder alone."""
+    """The recipe of a folder alone: no weights are read."""
     path = find(model)
-    return read_foreign(path)[0] if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
+    return recipe_of(path, read_model_config(path)) if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
 
 
 def read_run(run: RunFolder) -> Parts:
@@ -50,15 +50,20 @@ def read_run(run: RunFolder) -> Parts:
 def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
     """A Hugging Face folder in our words. A decoder's first token is its BOS here, whatever it is called there."""
     config, weights = import_any(folder, read)
-    origin = Origin(source=folder.resolve().name)
-    if isinstance(config, PictureConfig):
-        return foreign_recipe(config, origin, read_image(folder, config)), weights, []
-    recipe = foreign_recipe(config, origin)
+    recipe = recipe_of(folder, config)
+    if is_seen(recipe):
+        return recipe, weights, []
     tokenizer = Tokenizer.from_folder(folder)
     if is_pair(recipe):
         tokenizer = tokenizer.begun_by(first_token(folder))
         return recipe, weights, [tokenizer, tokenizer]
     return recipe, weights, [tokenizer]
+
+
+def recipe_of(folder: Path, config: Any) -> Recipe:
+    """The recipe of a Hugging Face folder whose model has this configuration."""
+    image = read_image(folder, config) if isinstance(config, PictureConfig) else None
+    return foreign_recipe(config, Origin(source=folder.resolve().name), image)
 
 
 def foreign_recipe(config: Any, origin: Origin, image: ImageConfig | None = None) -> Recipe:
@@ -96,7 +101,7 @@ def read_classes(folder: Path) -> list[str]:
         classes = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", "copy the whole run folder again") from None
-    if load_tensors(folder / "model.safetensors")[1].get("classes", classes) != classes:
+    if read_facts(folder / "model.safetensors").get("classes", classes) != classes:
         raise CheckpointError(f"{path} is not the one this model was trained with", "copy the whole run folder again")
     return [str(label) for label in classes]
 

@@ -1,13 +1,17 @@
 """Pairs come back from disk as they went in, and a writer that fails leaves nothing behind."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from clearformer.data.store import PairStore, Ragged, StoreWriter
+from clearformer.data.image_store import ImageWriter
+from clearformer.data.labels import LabelRows
+from clearformer.data.recordings import RecordingWriter
+from clearformer.data.store import DocumentWriter, PairStore, Ragged, StoreWriter
 from clearformer.errors import DataError, MachineError
 
 SOURCE = [[5, 6, 7], [], [11], [2, 3]]
@@ -140,3 +144,20 @@ def test_foreign_files(tmp_path: Path) -> None:
         PairStore(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         PairStore(tmp_path / "nowhere")
+
+
+def test_every_store_has_the_mode_that_the_umask_gives(
+    tmp_path: Path, mode: int, modes: Callable[[Path], set[int]]
+) -> None:
+    with StoreWriter(tmp_path / "pairs.safetensors", 17) as pairs:
+        pairs.add([[1, 2]], [[3]])
+    with DocumentWriter(tmp_path / "documents.safetensors", 17, 0) as documents:
+        documents.add([[1, 2]])
+    with ImageWriter(tmp_path / "pictures.safetensors", 3, 2) as pictures:
+        pictures.add(np.zeros((3, 2, 2), "uint8"), 1)
+    with RecordingWriter(tmp_path / "recordings.safetensors", 2**16) as recordings:
+        recordings.add(np.zeros(5, "int16"), 0)
+    tokens = Ragged.of([[1, 2], [3]])
+    LabelRows(tokens, tokens, np.array([0, 1])).save(tmp_path / "labels.safetensors")
+    assert len(list(tmp_path.iterdir())) == 5
+    assert modes(tmp_path) == {mode}

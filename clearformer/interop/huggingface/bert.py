@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.huggingface.settings import (
     fit,
     insist,
@@ -92,13 +92,6 @@ CLASSES = {  # by word head and next sentence
 }
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig, dict[str, Tensor]]:
-    """A BERT as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "bert"), str(folder / "config.json"))
-    config = config.changed(**found(HEADS, weights := read(folder)))
-    return config, import_weights(weights, config, str(folder))
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
     """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
     return BertConfig.parse({**import_settings(theirs, where), **FIXED}, where)
@@ -108,6 +101,11 @@ def import_settings(theirs: Mapping[str, Any], where: str) -> dict[str, Any]:
     insist(theirs, SWITCHES, where)
     ours = our_settings({"layer_norm_eps": 1e-12, **theirs}, CONFIG, where)
     return {**ours, "activation": our_word(ours["activation"], ACTIVATIONS, where)}
+
+
+def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
+    """With the heads that have tensors."""
+    return config.changed(**found(HEADS, shapes))
 
 
 def found(parts: Mapping[str, str], tensors: Collection[str]) -> dict[str, bool]:
@@ -177,4 +175,5 @@ def encoder_rows(config: BertConfig, prefix: str) -> Rows:
     return inside("", prefix, theirs)
 
 
+read_model_config, import_folder = importer("bert", import_config, import_weights, complete)
 export_folder = exporter(export_config, export_weights)

@@ -10,7 +10,7 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, resnet, roberta, t5, vit
 from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
 
-CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_folder and export_folder
+CONVERTERS: dict[str, Any] = {  # model_type -> its module: read_model_config, import_folder, export_folder …
     "bert": bert,
     "gpt2": gpt2,
     "llama": llama,
@@ -21,6 +21,11 @@ CONVERTERS: dict[str, Any] = {  # model_type -> the module that has its import_f
     "t5": t5,
     "vit": vit,
 }
+
+
+def read_model_config(folder: Path) -> Any:
+    """The configuration of `import_any`, from config.json and the headers of the weights: nothing is allocated."""
+    return converter_of(folder).read_model_config(folder)
 
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:

@@ -14,14 +14,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clearformer.checkpoint import atomically, load_tensors, write_json
+from clearformer.checkpoint import atomically, load_tensors, open_tensors, write_json
+from clearformer.checkpoint import read_shapes as shapes_in
 from clearformer.errors import CheckpointError
 
 HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
+ROWS = 1024  # of two tables, compared at once
 Reader = Callable[[Path], dict[str, Tensor]]
+Shapes = Mapping[str, tuple[int, ...]]
 Config = TypeVar("Config")
 
 
@@ -29,15 +33,31 @@ def importer(
     model_type: str,
     import_config: Callable[[Mapping[str, Any], str], Config],
     import_weights: Callable[[Mapping[str, Tensor], Config, str], dict[str, Tensor]],
-) -> Callable[..., tuple[Config, dict[str, Tensor]]]:
-    """The `import_folder` of a converter whose configuration is all in config.json."""
+    complete: Callable[[Config, Shapes, Path], Config] | None = None,
+) -> tuple[Callable[[Path], Config], Callable[..., tuple[Config, dict[str, Tensor]]]]:
+    """The `read_model_config` and the `import_folder` of a converter.
+
+    `complete` adds what config.json does not say and the shapes of the tensors do, such as the number of classes. Both
+    functions call it, so that they cannot disagree.
+    """
+
+    def read_settings(folder: Path) -> Config:
+        return import_config(read_config(folder, model_type), str(folder / "config.json"))
+
+    def with_shapes(config: Config, shapes: Shapes, folder: Path) -> Config:
+        return config if complete is None else complete(config, shapes, folder)
+
+    def read_model_config(folder: Path) -> Config:
+        """Our configuration of a model as `save_pretrained` left it; no tensor is read."""
+        return with_shapes(read_settings(folder), read_shapes(folder), folder)
 
     def import_folder(folder: Path, read: Reader = read_weights) -> tuple[Config, dict[str, Tensor]]:
         """A model as `save_pretrained` left it: its configuration and its weights, both in our words."""
-        config = import_config(read_config(folder, model_type), str(folder / "config.json"))
-        return config, import_weights(read(folder), config, str(folder))
+        config, weights = read_settings(folder), read(folder)
+        config = with_shapes(config, shapes_of(weights), folder)
+        return config, import_weights(weights, config, str(folder))
 
-    return import_folder
+    return read_model_config, import_folder
 
 
 def exporter(
@@ -66,18 +86,46 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor by name, from one file or from all that the index names."""
-    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if whole.exists() or not index.exists():
-        if not whole.exists() and any(folder.glob("pytorch_model*.bin*")):
-            raise CheckpointError(
-                f"{folder} has its weights in pytorch_model.bin only, a pickle, which is not opened here",
-                f"read it once, without running what may be in it: clearformer import {folder} OUT",
-            )
-        return load_tensors(whole)[0]
     weights: dict[str, Tensor] = {}
-    for name in shard_names(read_json(index, "download it again"), index):
-        weights |= load_tensors(folder / name)[0]
+    for path in weight_files(folder):
+        weights |= load_tensors(path)[0]
     return weights
+
+
+def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor by name, from the headers of the same files."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in weight_files(folder):
+        shapes |= shapes_in(path)
+    return shapes
+
+
+def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in weights.items()}
+
+
+def is_copy(folder: Path, name: str, other: str) -> bool:
+    """Whether two tensors of a folder are equal. They are compared some rows at a time, so neither is in memory."""
+    places = {tensor: path for path in weight_files(folder) for tensor in shapes_in(path)}
+    with open_tensors(places[name]) as one, open_tensors(places[other]) as two:
+        a, b = one.get_slice(name), two.get_slice(other)
+        if a.get_shape() != b.get_shape():
+            return False
+        starts = range(0, a.get_shape()[0], ROWS) if a.get_shape() else ()
+        return all(torch.equal(a[i : i + ROWS], b[i : i + ROWS]) for i in starts)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """model.safetensors, or the files that the index names."""
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if not whole.exists() and index.exists():
+        return [folder / name for name in shard_names(read_json(index, "download it again"), index)]
+    if not whole.exists() and any(folder.glob("pytorch_model*.bin*")):
+        raise CheckpointError(
+            f"{folder} has its weights in pytorch_model.bin only, a pickle, which is not opened here",
+            f"read it once, without running what may be in it: clearformer import {folder} OUT",
+        )
+    return [whole]
 
 
 def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:

@@ -141,5 +141,5 @@ def without_copies(theirs: Mapping[str, Tensor], config: GPTConfig) -> dict[str,
     return {name: tensor for name, tensor in theirs.items() if not name.endswith(surplus)}
 
 
-import_folder = importer("gpt2", import_config, import_weights)
+read_model_config, import_folder = importer("gpt2", import_config, import_weights)
 export_folder = exporter(export_config, export_weights)

@@ -138,5 +138,5 @@ def tensor_rows(config: TransformerConfig) -> Rows:
     }
 
 
-import_folder = importer("marian", import_config, import_weights)
+read_model_config, import_folder = importer("marian", import_config, import_weights)
 export_folder = exporter(export_config, export_weights)

@@ -93,5 +93,5 @@ def tensor_rows(config: GPTConfig) -> Rows:
     }
 
 
-import_folder = importer("openai-gpt", import_config, import_weights)
+read_model_config, import_folder = importer("openai-gpt", import_config, import_weights)
 export_folder = exporter(export_config, export_weights)

@@ -1,12 +1,10 @@
 """What ViT and ResNet have in common: classes by name, and none where a model was saved without its head."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from clearformer.interop.huggingface.folder import read_json
+from clearformer.interop.huggingface.folder import Shapes, read_json
 
 
 def class_names(folder: Path, n_classes: int) -> list[str]:
@@ -20,6 +18,6 @@ def class_settings(names: Sequence[str]) -> dict[str, Any]:
     return {"id2label": {str(k): name for k, name in enumerate(names)}, "label2id": {n: k for k, n in enumerate(names)}}
 
 
-def count_classes(theirs: Mapping[str, Tensor], head: str) -> int:
-    """By the rows of the head, as config.json does not say when there are two; 0 if there is no head."""
-    return len(theirs[head]) if head in theirs else 0
+def count_classes(shapes: Shapes, head: str) -> int:
+    """The rows of the head, as config.json does not say when there are two classes; 0 if there is no head."""
+    return (shapes.get(head) or (0,))[0]

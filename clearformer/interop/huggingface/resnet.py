@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.interop.huggingface.bert import prefix_in
-from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.huggingface.pictures import class_settings, count_classes
 from clearformer.interop.huggingface.settings import fit, insist, our_settings
 from clearformer.interop.names import Rows, conv_rows, inside, rows_of, to_ours, to_theirs
@@ -28,17 +28,14 @@ FIXED = {"stem": "7x7", "shortcut": "projection"}  # what every ResNet of theirs
 PREFIX, HEAD = "resnet.", "classifier.1."
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[ResNetConfig, dict[str, Tensor]]:
-    """A ResNet as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "resnet"), str(folder / "config.json"))
-    weights = read(folder)
-    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"), size=read_image(folder, config).size)
-    return config, import_weights(weights, config, str(folder))
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> ResNetConfig:
     insist(theirs, SWITCHES, where)
     return ResNetConfig.parse({**our_settings({"num_channels": 3, **theirs}, CONFIG, where), **FIXED}, where)
+
+
+def complete(config: ResNetConfig, shapes: Shapes, folder: Path) -> ResNetConfig:
+    """With as many classes as the head has rows, and the size that preprocessor_config.json gives pictures."""
+    return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"), size=read_image(folder, config).size)
 
 
 def export_config(config: ResNetConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
@@ -78,4 +75,5 @@ def layer(ours: str, theirs: str) -> Rows:
     return conv_rows(ours, f"{theirs}convolution.", f"{theirs}normalization.")
 
 
+read_model_config, import_folder = importer("resnet", import_config, import_weights, complete)
 export_folder = exporter(export_config, export_weights)

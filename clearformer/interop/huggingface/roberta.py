@@ -21,7 +21,7 @@ from clearformer.interop.huggingface.bert import (
     import_settings,
     prefix_in,
 )
-from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs, without_copies
 from clearformer.models.bert import BertConfig
 
@@ -35,14 +35,6 @@ TIED = "lm_head.decoder.weight"
 HEADS = {"word_head": "lm_head.", "pooler": "pooler.dense."}
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[BertConfig, dict[str, Tensor]]:
-    """A RoBERTa as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "roberta"), where := str(folder / "config.json"))
-    config = config.changed(**found(HEADS, weights := read(folder)))
-    check_head(config, where)
-    return config, import_weights(weights, config, str(folder))
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
     """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
     ours = {**import_settings(theirs, where), "next_sentence_head": False}
@@ -50,6 +42,13 @@ def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
         raise CheckpointError(f"{where}: `pad_token_id` is {pad}", "a number says where positions begin; usually 1")
     config = BertConfig.parse({**ours, **FIXED, "positions": {"kind": "learned", "offset": pad + 1}}, where)
     return config.parse({**config.model_dump(), "max_length": config.max_length - pad - 1}, where)
+
+
+def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
+    """With the heads that have tensors."""
+    config = config.changed(**found(HEADS, shapes))
+    check_head(config, str(folder / "config.json"))
+    return config
 
 
 def export_config(config: BertConfig) -> dict[str, Any]:
@@ -92,4 +91,5 @@ def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
     return {**encoder_rows(config, prefix), **(WORD_HEAD if config.word_head else {})}
 
 
+read_model_config, import_folder = importer("roberta", import_config, import_weights, complete)
 export_folder = exporter(export_config, export_weights)

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.folder import HEAD, Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.folder import (
+    HEAD,
+    Reader,
+    exporter,
+    is_copy,
+    read_config,
+    read_shapes,
+    read_weights,
+)
 from clearformer.interop.huggingface.settings import fit, our_settings, our_word, their_word, written_out
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs, without_copies
 from clearformer.models.t5 import T5Config
@@ -63,12 +71,27 @@ PLAIN: Table = {"mlp.up.": "DenseReluDense.wi.", "mlp.down.": "DenseReluDense.wo
 GATED: Table = {**PLAIN, "mlp.up.": ("DenseReluDense.wi_0.", "DenseReluDense.wi_1.")}
 
 
+def read_model_config(folder: Path) -> T5Config:
+    """Our configuration of a T5 as `save_pretrained` left it; no tensor is read but the tables that may be copies."""
+    config, shapes = read_settings(folder), read_shapes(folder)
+    table = next((name for name in (SHARED, *COPIES) if name in shapes), HEAD)
+    return with_tables(config, has_head=HEAD in shapes and not is_copy(folder, HEAD, table))
+
+
 def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, dict[str, Tensor]]:
     """A T5 as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "t5"), str(folder / "config.json"))
-    weights = tables_once(read(folder), str(folder))
-    config = config.changed(share="embeddings" if HEAD in weights else "all")
+    config, weights = read_settings(folder), tables_once(read(folder), str(folder))
+    config = with_tables(config, has_head=HEAD in weights)
     return config, import_weights(weights, config, str(folder))
+
+
+def read_settings(folder: Path) -> T5Config:
+    return import_config(read_config(folder, "t5"), str(folder / "config.json"))
+
+
+def with_tables(config: T5Config, has_head: bool) -> T5Config:
+    """One table for both sides, and for the head another if it has its own."""
+    return config.changed(share="embeddings" if has_head else "all")
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.interop.huggingface.bert import prefix_in
-from clearformer.interop.huggingface.folder import Reader, exporter, read_config, read_weights
+from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.huggingface.pictures import class_settings, count_classes
 from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word
 from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
@@ -57,18 +57,15 @@ BLOCK: Table = {
 }
 
 
-def import_folder(folder: Path, read: Reader = read_weights) -> tuple[ViTConfig, dict[str, Tensor]]:
-    """A ViT as `save_pretrained` left it: its configuration and its weights, both in our words."""
-    config = import_config(read_config(folder, "vit"), str(folder / "config.json"))
-    weights = read(folder)
-    config = config.changed(n_classes=count_classes(weights, f"{HEAD}weight"))
-    return config, import_weights(weights, config, str(folder))
-
-
 def import_config(theirs: Mapping[str, Any], where: str) -> ViTConfig:
     insist(theirs, SWITCHES, where)
     ours = our_settings(theirs, CONFIG, where)
     return ViTConfig.parse({**ours, **FIXED, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+
+
+def complete(config: ViTConfig, shapes: Shapes, folder: Path) -> ViTConfig:
+    """With as many classes as the head has rows."""
+    return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"))
 
 
 def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
@@ -105,4 +102,5 @@ def tensor_rows(config: ViTConfig, prefix: str | None = None) -> Rows:
     return {**inside("", prefix, body), **(rows_of({"classifier.": HEAD}) if config.n_classes else {})}
 
 
+read_model_config, import_folder = importer("vit", import_config, import_weights, complete)
 export_folder = exporter(export_config, export_weights)
