@@ -78,9 +78,9 @@ def contextualise(embeddings: Tensor) -> Tensor:
 
 class Core(Protocol):
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
-        """What this core wants to be told instead of `mask`; done once a forward pass, not once a layer.
+        """What this core takes instead of `mask`. `device` is that of the queries.
 
-        `device` is that of the queries.
+        A stack calls each distinct `lower` once a forward pass: layers that share a core share the result.
         """
 
     def __call__(

@@ -9,9 +9,10 @@ encoder block   x -> attn -> mlp            decoder block   x -> attn -> cross -
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from clearformer.layers.attention import MultiHeadAttention
+from clearformer.layers.attention import Core, MultiHeadAttention
 from clearformer.layers.cache import KeyValues, KVCache
 from clearformer.layers.masks import Mask
 from clearformer.layers.positions import Positions, Rotation
@@ -105,16 +106,24 @@ class Stack(nn.Module):
         """
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
-        first: Any = self.blocks[0]
-        lowered = first.attn.core.lower(mask, x.size(1), S, x.device)
-        memory_lowered = None
+        blocks: Any = self.blocks
+        masks = lower_for([block.attn.core for block in blocks], mask, x.size(1), S, x.device)
+        memory_masks: list[Any] = [None] * len(blocks)
         if memory is not None:
             n_memory = memory.size(1) if isinstance(memory, Tensor) else memory[0][0].size(2)
-            memory_lowered = first.cross.core.lower(memory_mask, x.size(1), n_memory, x.device)
+            cores = [block.cross.core for block in blocks]
+            memory_masks = lower_for(cores, memory_mask, x.size(1), n_memory, x.device)
         x = self.positions.add(x, where)
         x = self.dropout(x if self.first_norm is None else self.first_norm(x))
         bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(blocks):
             own = memory[i] if isinstance(memory, Sequence) else memory
-            x = block(x, lowered, bias, rotation, own, memory_lowered, None if caches is None else caches[i])
+            x = block(x, masks[i], bias, rotation, own, memory_masks[i], None if caches is None else caches[i])
         return x if self.norm is None else self.norm(x)
+
+
+def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: torch.device) -> list[Any]:
+    """The mask as each core takes it. Each distinct `lower` is called once: layers usually share one core."""
+    ways = [core.lower for core in cores]
+    lowered = {way: way(mask, T, S, device) for way in dict.fromkeys(ways)}
+    return [lowered[way] for way in ways]

@@ -1,13 +1,16 @@
 """Every core against the equation."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from clearformer.layers.attention import Core, PlainCore, attend
-from clearformer.layers.backends import FusedCore, RecordingCore
+from clearformer.layers.backends import FusedCore, RecordingCore, without_cudnn
 from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, Prefix, Window
 
 B, T, H, K, N = 2, 5, 6, 11, 7
@@ -159,3 +162,74 @@ def test_only_a_square_causal_mask_becomes_the_flag() -> None:
     assert core.lower(None, T, T, CPU) is None
     assert isinstance(core.lower(Causal(), 3, T, CPU), Tensor)
     assert isinstance(core.lower(Causal() & Padding(keys()), T, T, CPU), Tensor)
+
+
+def fused_by_any_kernel(*args: Any, **settings: Any) -> Tensor:
+    """Stands in for torch's function, and says whether cuDNN may be chosen."""
+    return torch.tensor(torch.backends.cuda.cudnn_sdp_enabled())
+
+
+@pytest.mark.parametrize("was_on", [True, False], ids=["on", "off"])
+def test_cudnn_is_off_during_a_call_alone(monkeypatch: pytest.MonkeyPatch, was_on: bool) -> None:
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused_by_any_kernel)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(was_on)
+        assert not without_cudnn()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == was_on
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", None)
+        with pytest.raises(TypeError):
+            without_cudnn()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == was_on
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_cudnn_is_off_in_every_thread_and_on_again_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two calls that overlap: the first to begin is the first to end."""
+    both, ended = threading.Barrier(2), threading.Event()
+
+    def overlapping(is_first: bool) -> Tensor:
+        both.wait(30)
+        assert is_first or ended.wait(30)
+        return fused_by_any_kernel()
+
+    def call(is_first: bool) -> bool:
+        is_on = bool(without_cudnn(is_first))
+        if is_first:
+            ended.set()
+        return is_on
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", overlapping)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(call, [True, False])) == [False, False]
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_the_choice_of_kernel_is_part_of_the_compiled_graph() -> None:
+    """On the CPU the kernels that CUDA chooses among are not there, but the path is the same."""
+    q, k, v, _ = inputs(torch.float64, H, N)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    compiled = torch.compile(without_cudnn, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(q, k, v), attend(q, k, v))
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["eager", "compiled"])
+def test_cudnn_is_never_chosen_on_the_device(is_compiled: bool) -> None:
+    q = torch.randn(2, 4, 128, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+    core = torch.compile(FusedCore(), fullgraph=True) if is_compiled else FusedCore()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities, acc_events=True) as seen:
+        core(q, q, q, True, None, None, 0.0).sum().backward()
+    names = [event.key for event in seen.key_averages() if "attention" in event.key]
+    assert names
+    assert not [name for name in names if "cudnn" in name]
+    assert torch.backends.cuda.cudnn_sdp_enabled()

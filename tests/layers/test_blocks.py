@@ -1,11 +1,12 @@
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from clearformer.layers.attention import MultiHeadAttention
-from clearformer.layers.backends import FusedCore
+from clearformer.layers.attention import Core, MultiHeadAttention, PlainCore
+from clearformer.layers.backends import FusedCore, RecordingCore
 from clearformer.layers.blocks import RESIDUALS, Block, PostNorm, PreNorm, Stack
 from clearformer.layers.feedforward import FeedForward
 from clearformer.layers.masks import Causal, Mask, Padding
@@ -92,6 +93,55 @@ def test_each_mask_is_lowered_by_the_core_that_will_use_it() -> None:
     Stack(blocks, Positions(), 0.0, None)(torch.randn(B, T, D), torch.arange(T), causal, torch.randn(B, S, D), padding)
     assert own.lowered == [(causal, T, T, "cpu")]
     assert across.lowered == [(padding, T, S, "cpu")]
+
+
+SWAPS: dict[str, Callable[[Core], Core]] = {
+    "plain": lambda core: PlainCore(),
+    "recording": RecordingCore,
+    "recording-plain": lambda core: RecordingCore(PlainCore()),
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize("place", ["attn", "cross"])
+@pytest.mark.parametrize("is_padded", [False, True], ids=["causal", "causal-padding"])
+def test_one_layer_can_have_another_core(swap: str, place: str, is_padded: bool) -> None:
+    """A flag, a tensor and a pair of them: each core gets what it lowered itself."""
+    keys, core = torch.arange(T) < torch.tensor([[2], [T]]), FusedCore()
+    mask = Causal() & Padding(keys) if is_padded else Causal()
+    memory_mask = Padding(torch.arange(S) < torch.tensor([[S], [3]]))
+    blocks = [block(has_cross=True) for _ in range(3)]
+    for b in blocks:
+        b.attn.core = b.cross.core = core
+    stack = Stack(blocks, Positions(), 0.0, None)
+    told = torch.randn(B, T, D).double(), torch.arange(T), mask, torch.randn(B, S, D).double(), memory_mask
+    expected, other = stack(*told), SWAPS[swap](core)
+    getattr(blocks[1], place).core = other
+    torch.testing.assert_close(stack(*told), expected, atol=1e-12, rtol=1e-12)
+    if isinstance(other, RecordingCore):
+        [looks] = other.record
+        assert looks.shape == (B, H, T, T if place == "attn" else S)
+        allowed = mask.dense(T, T, looks.device) if place == "attn" else memory_mask.dense(T, S, looks.device)
+        torch.testing.assert_close(looks.sum(-1), torch.ones(B, H, T).double())
+        assert not looks.masked_select(~allowed).any()
+
+
+def test_a_core_beside_a_shared_one_lowers_once_more() -> None:
+    shared, other, causal = CountingCore(), CountingCore(), Causal()
+    blocks = [block().float() for _ in range(3)]
+    for b, core in zip(blocks, (shared, other, shared)):
+        b.attn.core = core
+    Stack(blocks, Positions(), 0.0, None)(torch.randn(B, T, D), torch.arange(T), causal)
+    assert shared.lowered == other.lowered == [(causal, T, T, "cpu")]
+
+
+def test_a_stack_of_several_cores_is_one_graph() -> None:
+    blocks, x = [block() for _ in range(3)], torch.randn(B, T, D).double()
+    blocks[2].attn.core, blocks[1].attn.core = blocks[0].attn.core, PlainCore()
+    stack = Stack(blocks, Positions(), 0.0, None)
+    told = x, torch.arange(T), Causal() & Padding(torch.arange(T) < torch.tensor([[2], [T]]))
+    compiled = torch.compile(stack, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(*told), stack(*told), atol=1e-12, rtol=1e-12)
 
 
 def test_a_stack_is_its_blocks_one_after_another() -> None:

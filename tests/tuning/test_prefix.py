@@ -111,6 +111,34 @@ def test_cached_decoding_is_one_pass(positions: str, core: Core) -> None:
     assert (whole - build(core=core, positions={"kind": positions})(b)).abs().max() > 0.1
 
 
+class CountingCore(FusedCore):
+    n_lowered = 0
+
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
+        self.n_lowered += 1
+        return super().lower(mask, T, S, device)
+
+
+def test_masks_are_lowered_once_for_all_layers() -> None:
+    """Encoder, decoder and cross-attention, in 2 layers each; a layer with a prefix of another length lowers itself."""
+    core = CountingCore()
+    model, b = prefixed(core=core), batch()
+    expected, core.n_lowered = model(b), 0
+    assert model(b).equal(expected)
+    assert core.n_lowered == 3
+    layer = model.decoder.blocks[1].cross
+    layer.core = PrefixCore(core, Prefix(*(x[:, :2] for x in layer.prefix())), 2)
+    core.n_lowered = 0
+    assert not model(b).equal(expected)
+    assert core.n_lowered == 4
+
+
+def test_a_model_with_a_prefix_is_one_graph() -> None:
+    model, b = prefixed(), batch()
+    whole = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(whole(b), model(b), atol=1e-12, rtol=1e-12)
+
+
 def test_padding_and_the_future_still_cannot_matter() -> None:
     model, b = prefixed(), batch()
     source, target = b.source.clone(), b.target.clone()
