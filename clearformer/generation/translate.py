@@ -37,7 +37,10 @@ class Translation:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where the decoder looked while it wrote: pattern (L, H, T, S), rows are target pieces with EOS."""
+    """Where the decoder looked while it wrote: pattern (L, H, T, S), rows are target pieces with EOS.
+
+    A row sums to one, or to less with a learned prefix, which takes the rest.
+    """
 
     source: list[str]
     target: list[str]
@@ -201,13 +204,17 @@ class Translator:
 
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
-    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None of what does not attend."""
+    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None of what does not attend.
+
+    A learned prefix has no column: rows sum to what it leaves to the source.
+    """
     with recording(getattr(model, "decoder", nn.Module())) as recorders:
         if not recorders:
             return None
         model(batch)
     across = recorders[1::2]  # each block attends to itself first
-    return torch.stack([recorder.record[0] for recorder in across], dim=1)
+    S = batch.source.size(1)
+    return torch.stack([recorder.record[0][..., -S:] for recorder in across], dim=1)
 
 
 def refuse_string(texts: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """Where each head of a layer looks.
 
-    A = softmax(Q K' / √d_k)        A_ts: how much position t looks at position s; every row sums to one
+    A = softmax(Q K' / √d_k)        A_ts: how much position t looks at position s; every row sums to one,
+                                    or to less with a learned prefix, which takes the rest and is not shown
 
     a translator      writes t and looks at s of the source: cross-attention, or Bahdanau's alignment
     any other         looks from t to s within the text: self-attention, of a GPT to what came before
@@ -72,4 +73,5 @@ def self_attention(model: Translator | LanguageModel | Encoder, text: str) -> Al
         else:
             model.model.start(tokens, None)
     pieces = tokenizer.pieces(ids)
-    return Alignment(pieces, pieces, torch.cat([recorder.record[0] for recorder in recorders]))  # (L, H, T, T)
+    looks = [recorder.record[0][..., -len(ids) :] for recorder in recorders]  # without a prefix
+    return Alignment(pieces, pieces, torch.cat(looks))  # (L, H, T, T)

@@ -2,6 +2,8 @@
 
 Ã_l = ½ I + ½ mean over heads of A_l         a token keeps itself, by the residual, and looks around
 R   = Ã_L … Ã_2 Ã_1                          rows sum to 1: how much of each patch is in each token at the end
+
+With a learned prefix rows sum to less: the rest comes from there.
 """
 
 from typing import Any
@@ -33,7 +35,8 @@ def follow(eye: Eye, album: Album) -> dict[str, Any]:
         eye.model(eye.batch(album.pixels))
     if not recorders:
         raise ConfigError(f"{eye.name} has no attention to follow", "grad-cam suits networks that are no Transformer")
-    flow = rollout([recorder.record[0] for recorder in recorders])
+    looks = [recorder.record[0] for recorder in recorders]
+    flow = rollout([pattern[..., -pattern.size(2) :] for pattern in looks])  # from T tokens to T, without a prefix
     speaks = flow[:, 0] if eye.model.config.pooling == "class" else flow.mean(1)  # (B, T): of what the head reads
     return {
         "title": f"What {eye.name} looks at, rolled out through {len(recorders)} layers of attention",

@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from clearformer.layers.attention import Core, PlainCore, attend
-from clearformer.layers.backends import FusedCore, RecordingCore, without_cudnn
+from clearformer.errors import ConfigError
+from clearformer.layers.attention import Core, MultiHeadAttention, PlainCore, attend, pattern
+from clearformer.layers.backends import (
+    FusedCore,
+    RecordingCore,
+    innermost,
+    recording,
+    rewrap,
+    swapped,
+    without_cudnn,
+)
 from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, Prefix, Window
 
 B, T, H, K, N = 2, 5, 6, 11, 7
@@ -154,6 +163,62 @@ def test_recording_keeps_every_call_in_order() -> None:
     torch.testing.assert_close(core.record[0], torch.full((B, H, T, T), 1 / T))
     assert len(core.record) == 2
     assert core.record[1].std() > 0.1
+
+
+class Halved:
+    """A wrapper: another core, shown half of each query."""
+
+    def __init__(self, core: Core) -> None:
+        self.core, self.lower = core, core.lower
+
+    def __call__(self, q: Tensor, *rest: Any) -> Tensor:
+        return self.core(q / 2, *rest)
+
+
+def test_wrappers_stay_around_another_innermost_core() -> None:
+    plain, fused = PlainCore(), FusedCore()
+    chain = Halved(Halved(plain))
+    again = rewrap(chain, fused)
+    assert [type(again), type(again.core), again.core.core] == [Halved, Halved, fused]
+    assert innermost(chain) is chain.core.core is plain  # as it was
+    assert innermost(plain) is rewrap(fused, plain) is plain
+    q, k, v, _ = inputs(torch.float64, H, N)
+    torch.testing.assert_close(again(q, k, v, None, None, None, 0.0), attend(q / 4, k, v))
+
+
+def test_a_recorder_stands_inside_every_wrapper() -> None:
+    layer = MultiHeadAttention(12, 6, core=Halved(FusedCore())).double()
+    before, x = layer.core, torch.randn(B, T, 12).double()
+    expected = layer(x)
+    with recording(layer) as [recorder]:
+        assert layer.core.core is recorder
+        assert layer(x).equal(expected)
+    assert layer.core is before
+    q, k, _ = layer.split(layer.qkv(x))
+    torch.testing.assert_close(recorder.record, [pattern(q / 2, k, None, None, layer.scale).detach()])
+    with pytest.raises(ConfigError, match="a recorder around Halved would miss") as caught:
+        RecordingCore(Halved(FusedCore()))
+    assert caught.value.hint is not None
+    assert "rewrap" in caught.value.hint
+
+
+def test_another_core_for_a_while_in_every_layer() -> None:
+    """What a lens does: the same model with cores that edit, here to look at the first position alone."""
+
+    class First(PlainCore):
+        def __call__(self, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+            return v[:, :, :1].expand(-1, -1, q.size(2), -1)
+
+    layers, x = nn.Sequential(*(MultiHeadAttention(12, 6) for _ in range(3))), torch.randn(B, T, 12)
+    cores = [layer.core for layer in layers]
+    with swapped(layers, lambda core: First()) as firsts:
+        assert [layer.core for layer in layers] == firsts
+        flat = layers(x)
+    assert flat.allclose(flat[:, :1].expand_as(flat))
+    assert [layer.core for layer in layers] == cores
+    with pytest.raises(KeyError), swapped(layers, lambda core: First()):
+        raise KeyError
+    assert [layer.core for layer in layers] == cores
 
 
 def test_only_a_square_causal_mask_becomes_the_flag() -> None:

@@ -12,10 +12,12 @@ from clearformer.errors import ConfigError, DataError
 from clearformer.figures import load_attentive
 from clearformer.generation.language import LanguageModel
 from clearformer.generation.translate import Translator
+from clearformer.layers.attention import MultiHeadAttention
 from clearformer.lens.attention import MOST, look
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+from clearformer.tuning.prefix import PrefixConfig, add_prefix
 
 Hub = Callable[..., Path]
 TEXT, TARGET = "the man likes a cat", "le chien"
@@ -95,6 +97,21 @@ def test_rows_sum_to_one_and_a_gpt_sees_nothing_ahead(hub: Hub) -> None:
         pattern = torch.tensor(look(load_attentive(str(hub(kind, name=kind)), "cpu"), TEXT)["pattern"])
         torch.testing.assert_close(pattern.sum(-1), torch.ones(pattern.shape[:2]))
         assert pattern.triu(1).any() == (kind != "gpt2")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_learned_prefix_takes_its_share_and_is_not_shown(hub: Hub, kind: str) -> None:
+    """Queries of zeros look alike at 7 learned keys and at the t pieces that they may see."""
+    model = load_attentive(str(hub(kind)), "cpu")
+    add_prefix(model.model, PrefixConfig(length=7))
+    for module in model.model.modules():
+        if isinstance(module, MultiHeadAttention):
+            for parameter in module.qkv.parameters():
+                torch.nn.init.zeros_(parameter)
+    told = look(model, TEXT)
+    pattern, n = torch.tensor(told["pattern"]), len(told["source"])
+    seen = torch.ones(n, n).tril() if kind == "gpt2" else torch.ones(n, n)
+    torch.testing.assert_close(pattern, (seen / (7 + seen.sum(1, keepdim=True))).expand_as(pattern))
 
 
 def test_bahdanaus_alignment_is_one_layer_of_one_head(tokenizer: Tokenizer) -> None:
