@@ -8,6 +8,7 @@ finds in the files of others. How each kind cuts text into pieces is in `tokeniz
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from itertools import chain, compress, dropwhile
 from pathlib import Path
@@ -39,7 +40,7 @@ Rows = list[list[int]]
 
 
 class Tokenizer:
-    """A tokenizer.json at work, ours or another's.
+    """A tokenizer.json at work, ours or another's. Nothing changes it once it is made, so that threads may share it.
 
     Text never becomes a special token: a line that contains "<eos>" is encoded as those five characters, or as
     <unk> where the vocabulary cannot spell them. Hugging Face's classes differ in this and read it as the token.
@@ -136,13 +137,12 @@ class Tokenizer:
             raise TokenizerError(f"max_tokens = {max_tokens} leaves no room for text", f"the frame has {frame} tokens")
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
-        try:
-            if max_tokens is not None:
-                self._rust.enable_truncation(max_tokens)
-            batch = self._rust.encode_batch_fast(inputs)
-        finally:
-            self._rust.no_truncation()
-        rows = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
+        rows = []
+        for row in self._rust.encode_batch_fast(inputs):
+            ids, segments, is_frame = row.ids, row.type_ids, row.special_tokens_mask
+            if max_tokens is not None and len(ids) > max_tokens:
+                cut(row.sequence_ids, max_tokens - frame, ids, segments, is_frame)
+            rows.append(self._ordinary(ids, segments, frame=is_frame))
         return [ids for ids, _ in rows], [segments for _, segments in rows]
 
     @property
@@ -169,11 +169,12 @@ class Tokenizer:
 
     def encode_marked(self, text: str) -> list[int]:
         """The ids of a text in which the names of special tokens mean these tokens, as a conversation is written."""
-        try:
-            self._rust.encode_special_tokens = False
-            return list(self._rust.encode(encodable(text), add_special_tokens=False).ids)
-        finally:
-            self._rust.encode_special_tokens = True
+        return list(self._marking.encode(encodable(text), add_special_tokens=False).ids)
+
+    @cached_property
+    def _marking(self) -> tokenizers.Tokenizer:
+        """A twin that looks for special tokens in text, made when first needed: a large vocabulary takes a second."""
+        return tokenizers.Tokenizer.from_str(self._rust.to_str())  # which does not keep `encode_special_tokens`
 
     def frame(self, is_pair: bool = False) -> Rows:
         """The special tokens that `framed` puts before and after a text; or before, between and after two."""
@@ -281,6 +282,31 @@ def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int
         if 0 in found.special_tokens_mask:
             return list(found.ids[: found.special_tokens_mask.index(0)])
     return []
+
+
+def cut(texts: Sequence[int | None], room: int, *rows: list) -> None:
+    """Take tokens out of a framed row, and what lies beside them, until those of its texts fit in `room`.
+
+    `texts` says of each token whether it belongs to text 0, to text 1 or to the frame. Each text loses its end, as by
+    Rust's longest-first truncation; that is a setting of the tokenizer, which other threads would be cut by as well.
+    """
+    counts = texts.count(0), texts.count(1)
+    kept = shares(*counts, room)
+    starts = [texts.index(i) if counts[i] else 0 for i in (0, 1)]
+    for i in sorted((0, 1), key=starts.__getitem__, reverse=True):  # from the end, so that the other start holds
+        for row in rows:
+            del row[starts[i] + kept[i] : starts[i] + counts[i]]
+
+
+def shares(a: int, b: int, room: int) -> tuple[int, int]:
+    """How many tokens each of two texts keeps: the longer one loses some until they are alike, then both do.
+
+    Of an odd number the text that was longer keeps one more; the second, if they were as long.
+    """
+    if a + b <= room:
+        return a, b
+    short = min(a, b, room // 2)
+    return (room - short, short) if a > b else (short, room - short)
 
 
 class TextStream:
