@@ -291,11 +291,14 @@ def cut(texts: Sequence[int | None], room: int, *rows: list) -> None:
     Rust's longest-first truncation; that is a setting of the tokenizer, which other threads would be cut by as well.
     """
     counts = texts.count(0), texts.count(1)
-    kept = shares(*counts, room)
-    starts = [texts.index(i) if counts[i] else 0 for i in (0, 1)]
-    for i in sorted((0, 1), key=starts.__getitem__, reverse=True):  # from the end, so that the other start holds
+    lost = [
+        (texts.index(i) + kept, texts.index(i) + n)
+        for i, (n, kept) in enumerate(zip(counts, shares(*counts, room)))
+        if kept < n
+    ]
+    for start, end in sorted(lost, reverse=True):  # from the end, so that the other span stays where it is
         for row in rows:
-            del row[starts[i] + kept[i] : starts[i] + counts[i]]
+            del row[start:end]
 
 
 def shares(a: int, b: int, room: int) -> tuple[int, int]:
