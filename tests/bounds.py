@@ -9,7 +9,7 @@ so two such sums of n terms, each at most that far from the true one, differ by 
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,21 +23,35 @@ def float32_bound(n_terms: int, magnitude: float) -> float:
     return n_terms * EPS * magnitude
 
 
-def float32_bound_of(model: Any, run: Callable[[Any], Tensor], n_terms: int, draws: int = 3) -> float:
-    """For whole networks, by their conditioning: how far the result moves when the weights move by n ε.
+def float32_bounds(
+    run: Callable[..., Sequence[Tensor]], n_terms: int, inputs: Sequence[Tensor], *given: Any
+) -> list[float]:
+    """For chains of sums, by their conditioning: how far each of run(inputs, *given) moves when the inputs move by n ε.
 
     A product W x that float32 computes is the exact (W + δ) x with |δ| ≤ n u |W| (Higham, eq. 3.12): rounding is a
-    change of the weights. So a copy in float64, whose own rounding is nothing beside it, is run with every weight
-    changed by ± n ε of itself, `n_terms` being those of the longest sum. Each of two computations may be off by that
-    much; the largest of a few draws of signs stands for the worst. `run` says what is compared: logits, gradients.
+    change of what goes in. So copies in float64, whose own rounding is nothing beside it, are changed by ± n ε of
+    themselves, `n_terms` being those of the longest sum. Each of two computations may be off by that much; the largest
+    of three draws of signs stands for the worst.
     """
-    exact, draw = copy.deepcopy(model).double(), torch.Generator().manual_seed(0)
-    expected, moved = run(exact).detach(), 0.0
-    for _ in range(draws):
-        other = copy.deepcopy(exact)
+    draw = torch.Generator().manual_seed(0)
+
+    def results(by: int) -> list[Tensor]:
+        signs = [torch.randint(2, x.shape, generator=draw) * 2 - 1 for x in inputs]
+        moved = [x.detach().double() * (1 + by * EPS * sign) for x, sign in zip(inputs, signs)]
+        return [y.detach() for y in run([x.requires_grad_() for x in moved], *given)]
+
+    exact, draws = results(0), [results(n_terms) for _ in range(3)]
+    return [max(2 * (y - x).abs().max().item() for y in moved) for x, *moved in zip(exact, *draws)]
+
+
+def float32_bound_of(model: Any, run: Callable[[Any], Tensor], n_terms: int) -> float:
+    """The same of a whole network: how far what `run` makes of it moves when every weight moves by n ε."""
+
+    def moved(weights: list[Tensor]) -> list[Tensor]:
+        other = copy.deepcopy(model).double()
         with torch.no_grad():
-            for parameter in other.parameters():
-                signs = torch.randint(2, parameter.shape, generator=draw) * 2 - 1
-                parameter.mul_(1 + n_terms * EPS * signs)
-        moved = max(moved, (run(other).detach() - expected).abs().max().item())
-    return 2 * moved
+            for parameter, weight in zip(other.parameters(), weights, strict=True):
+                parameter.copy_(weight)
+        return [run(other)]
+
+    return float32_bounds(moved, n_terms, list(model.parameters()))[0]

@@ -185,7 +185,7 @@ def test_a_second_adapter_is_the_one_that_learns() -> None:
 
 
 def test_merged_and_unmerged() -> None:
-    """In float64: W x + s B A x and (W + s B A) x round differently, and pairs as loud as these multiply what they do."""
+    """In float64: W x + s B A x and (W + s B A) x round differently, and pairs as loud as these amplify it."""
     model, b = with_adapter(build().double(), targets=EVERYWHERE), batch()
     expected, before = model(b), {name: x.clone() for name, x in model.state_dict().items()}
     merge(model)
