@@ -44,14 +44,28 @@ def float32_bounds(
     return [max(2 * (y - x).abs().max().item() for y in moved) for x, *moved in zip(exact, *draws)]
 
 
-def float32_bound_of(model: Any, run: Callable[[Any], Tensor], n_terms: int) -> float:
-    """The same of a whole network: how far what `run` makes of it moves when every weight moves by n ε."""
+def float32_bounds_of(model: Any, run: Callable[[Any], Sequence[Tensor]], n_terms: int) -> list[float]:
+    """The same of a whole network: how far each of run(model) moves when every weight moves by n ε."""
 
-    def moved(weights: list[Tensor]) -> list[Tensor]:
+    def moved(weights: list[Tensor]) -> Sequence[Tensor]:
         other = copy.deepcopy(model).double()
         with torch.no_grad():
             for parameter, weight in zip(other.parameters(), weights, strict=True):
                 parameter.copy_(weight)
-        return [run(other)]
+        return run(other)
 
-    return float32_bounds(moved, n_terms, list(model.parameters()))[0]
+    return float32_bounds(moved, n_terms, list(model.parameters()))
+
+
+def float32_bound_of(model: Any, run: Callable[[Any], Tensor], n_terms: int) -> float:
+    return float32_bounds_of(model, lambda other: [run(other)], n_terms)[0]
+
+
+def assert_alike(model: Any, run: Callable[[Any], Sequence[Tensor]], expected: Sequence[Tensor], n_terms: int) -> None:
+    """run(model) is what another implementation says: to 1e-9 in float64, to what rounding allows in float32."""
+    found = run(model)
+    is_exact = found[0].dtype == torch.float64
+    bounds = [1e-9] * len(found) if is_exact else float32_bounds_of(model, run, n_terms)
+    for ours, theirs, bound in zip(found, expected, bounds, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert (ours - theirs).abs().max().item() <= bound
