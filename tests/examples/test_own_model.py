@@ -70,7 +70,7 @@ def test_steps_say_what_the_whole_says() -> None:
 
     torch.manual_seed(0)
     B, S, T, V = 2, 5, 3, 11
-    model = own_model.TwoBags(own_model.TwoBagsConfig(source_vocab=V, target_vocab=V, d_model=7)).eval()
+    model = own_model.TwoBags(own_model.TwoBagsConfig(source_vocab=V, target_vocab=V, d_model=7)).double().eval()
     source, target = torch.randint(V, (B, S)), torch.randint(V, (B, T))
     mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
     expected = model(Batch(source, mask, target, target))

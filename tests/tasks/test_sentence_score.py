@@ -15,6 +15,7 @@ from clearformer.errors import CheckpointError, ConfigError
 from clearformer.generation.scorer import SentenceScorer
 from clearformer.inspection import inspect
 from clearformer.loading.handles import load, load_as
+from clearformer.loading.opening import open_model
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 
@@ -98,8 +99,9 @@ def test_score_ranks_by_it(done: Path) -> None:
     assert rows[0]["text"] == "the dog sees the man"
     assert set(rows[0]) == {"text", "logprob", "tokens", "perplexity"}
     assert rows[0]["logprob"] <= 0
+    judge.model = open_model(done).network.double().eval()
     singles = [judge.score([text])[0].logprob for text in texts]
-    assert [row.logprob for row in judge.score(texts)] == pytest.approx(singles, abs=1e-5)
+    assert [row.logprob for row in judge.score(texts)] == pytest.approx(singles, abs=1e-10)
 
 
 def test_it_does_nothing_else(done: Path) -> None:

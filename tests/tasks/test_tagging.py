@@ -1,6 +1,8 @@
 """Labelled words to a classifier of words: from scratch, on a trained model, by command and from Python."""
 
+import copy
 import json
+from math import sqrt
 from pathlib import Path
 from random import Random
 
@@ -12,12 +14,14 @@ from clearformer import launch
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.loading.handles import load, load_as
+from clearformer.loading.opening import open_model
 from clearformer.reading.classifier import Classifier
 from clearformer.reading.tagger import Tagger
 from clearformer.recipe import Recipe
 from clearformer.tasks import begin
 from clearformer.training.distributed import World
 
+from ..bounds import float32_bound_of
 from .conftest import WORDS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -86,9 +90,10 @@ def test_a_rule_that_needs_the_context_is_learnt(run: Path) -> None:
 
 def test_batch_equals_singles_and_long_sentences_are_judged_whole(run: Path) -> None:
     model = load_as(Tagger, run)
+    model.model = open_model(run).network.double().eval()
     rows = [*sentences(11, 7), ["film"] * 61]  # of which the model reads 21 at a time
     together = model.scores(rows)
-    torch.testing.assert_close(together, torch.cat([model.scores([row]) for row in rows]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together, torch.cat([model.scores([row]) for row in rows]), atol=1e-10, rtol=0)
     assert len(together) == sum(map(len, rows))
 
 
@@ -196,5 +201,13 @@ def test_a_recurrent_network_learns_the_value_of_every_word(tmp_path: Path, cell
     squares = [
         (ours - right) ** 2 for words, row in zip(test, model.values(test)) for ours, right in zip(row, climb(words))
     ]
-    assert scores["loss"] == pytest.approx(sum(squares) / len(squares), rel=1e-4)
+    loss = sum(squares) / len(squares)
+
+    def values(network: torch.nn.Module) -> torch.Tensor:
+        twin = copy.copy(model)
+        twin.model = network
+        return twin.scores(test)
+
+    off = float32_bound_of(open_model(tmp_path / "run").network.eval(), values, n_terms=52)  # features of both ways
+    assert scores["loss"] == pytest.approx(loss, abs=2 * off * sqrt(loss))  # (y + δ)² − y² = 2 y δ, and y is √loss
     assert (scores["sentences"], scores["examples"]) == (31, len(squares))
