@@ -3,7 +3,7 @@
 Kernels add in different orders, with fused products or without, and each order rounds differently. What is promised
 is a bound, and it follows from the arithmetic:
 
-    |fl(Σ xᵢ yᵢ) − Σ xᵢ yᵢ| ≤ n u Σ |xᵢ yᵢ|, u = ε / 2        Higham 2002, Accuracy and Stability, eq. 3.5
+    |fl(Σ xᵢ yᵢ) − Σ xᵢ yᵢ| ≤ n u Σ |xᵢ yᵢ|, u = ε / 2        to first order; Higham 2002, Accuracy and Stability, 3.1
 
 so two such sums of n terms, each at most that far from the true one, differ by at most n ε Σ |xᵢ yᵢ|.
 """
@@ -28,10 +28,11 @@ def float32_bounds(
 ) -> list[float]:
     """For chains of sums, by their conditioning: how far each of run(inputs, *given) moves when the inputs move by n ε.
 
-    A product W x that float32 computes is the exact (W + δ) x with |δ| ≤ n u |W| (Higham, eq. 3.12): rounding is a
-    change of what goes in. So copies in float64, whose own rounding is nothing beside it, are changed by ± n ε of
-    themselves, `n_terms` being those of the longest sum. Each of two computations may be off by that much; the largest
-    of three draws of signs stands for the worst.
+    A product W x that float32 computes is the exact (W + δ) x with |δ| ≤ n u |W| (Higham, 3.5): rounding is a change of
+    what goes in. So copies in float64, whose own rounding is nothing beside it, are changed by ± n ε of themselves,
+    `n_terms` being those of the longest sum. Each of two computations may be off by that much. Three draws of signs do
+    not find the worst; but rounding draws its signs as well, and then grows by √n, so that 2 √n are in hand for this
+    and for what is no product: norms, exponentials.
     """
     draw = torch.Generator().manual_seed(0)
 
