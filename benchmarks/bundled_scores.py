@@ -13,10 +13,11 @@ from pathlib import Path
 from provenance import RESULTS, record, stamp
 
 from clearformer import evaluate, load
-from clearformer.data.sources import Tally, read_pairs
+from clearformer.data.pairs import Tally, read_pairs
+from clearformer.data.parallel import survey_pairs
+from clearformer.data.split import place
 from clearformer.evaluation.evaluate import evaluate as measure
-from clearformer.loading.folders import DEFAULT, find
-from clearformer.prepare import examples, shares_of
+from clearformer.loading.folder import DEFAULT, find
 from clearformer.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -25,7 +26,9 @@ HERE = Path(__file__).parent
 def in_domain(root):
     settings = [f"data.root={root}"] if root else []
     recipe = Recipe.read(HERE.parent / "recipes" / "tatoeba-en-fr.toml", settings)
-    return list(examples(recipe, "test", shares_of(recipe), Tally()))
+    fractions = survey_pairs(recipe.data).fractions(recipe.data)
+    pairs = recipe.data.filter.keep(recipe.data.source("train").read(), Tally())
+    return [pair for pair in pairs if fractions.split_of(place(pair.source)) == "test"]
 
 
 def main():

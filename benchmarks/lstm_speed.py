@@ -23,11 +23,11 @@ from torch import nn
 from clearformer.checkpoint import RunFolder
 from clearformer.data.store import DocumentWriter
 from clearformer.data.streams import Streams
+from clearformer.models.build import build_model
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
-from clearformer.recipe import Recipe, build_model
-from clearformer.tasks.causal_lm import TextSteps
+from clearformer.recipe import Recipe
 from clearformer.training.distributed import World
-from clearformer.training.feed import feed
+from clearformer.training.feed import Steps, feed
 from clearformer.training.loop import Progress, Trainer
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -64,7 +64,7 @@ def ours(recipe, stream, device, folder):
         model, objective, optimizer, recipe.schedule, recipe.train, RunFolder(folder), device, world,
         carried=objective.carried,
     )  # fmt: skip
-    steps = TextSteps(Streams(store, recipe.data.length, ROWS, joined=True), 1)
+    steps = Steps(Streams(store, recipe.data.length, ROWS, joined=True), 1)
     model.train()
     for batches, count in feed(steps, Progress(), 10**9, world, device):
         trainer.meter.add(*trainer.step(batches, count), count)

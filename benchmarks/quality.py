@@ -23,7 +23,8 @@ from statistics import mean
 from provenance import RESULTS, record, stamp
 
 from clearformer.checkpoint import RunFolder
-from clearformer.comparison.contest import reached, seconds_a_step, unit_of
+from clearformer.loading.folder import read_recipe, task_of
+from clearformer.verbs.compare import reached, seconds_per_step
 
 
 def train(folder: Path, arguments: list[str], seed: int) -> Path:
@@ -43,7 +44,9 @@ def row(report: Path, seed: int) -> dict:
     speeds = (f"{unit}_per_second" for unit in ("tokens", "examples", "images"))
     wanted = ("best_step", "steps", "seconds", *speeds, "parameters")
     kept = {name: found[name] for name in wanted if name in found}
-    kept["median_per_second"] = round(found[unit_of(found)] / found["steps"] / seconds_a_step(RunFolder(report.parent)))
+    unit = task_of(read_recipe(report.parent)).unit
+    pace = seconds_per_step(RunFolder(report.parent), unit)
+    kept["median_per_second"] = round(found[unit] / found["steps"] / pace)
     valid = {name: round(value, 4) for name, value in found["valid"].items()}
     judged = found.get("test", found["valid"])  # of a text without a test part, what validation says
     scores = {name: round(value, 4) for name, value in judged.items() if isinstance(value, float)}
@@ -67,9 +70,12 @@ def main() -> None:
         sys.exit(f"not finished: {', '.join(missing)}; see the logs beside the folders, and give the command again")
     rows = [row(report, seed) for report, seed in zip(reports, seeds)]
     if given.reach:
-        metric, goal = given.reach.split("=")
+        name, goal = given.reach.split("=")
+        recipe = read_recipe(reports[0].parent)
+        task = task_of(recipe)
+        metric = next(metric for metric in task.metrics(recipe) if metric.name == name)
         for found, report in zip(rows, reports):
-            found["reached"] = reached(RunFolder(report.parent), metric, float(goal))
+            found["reached"] = reached(RunFolder(report.parent), metric, float(goal), task.unit)
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
     command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
     first = json.loads(reports[0].read_text())

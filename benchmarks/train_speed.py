@@ -19,9 +19,9 @@ from provenance import RESULTS, record, stamp
 from torch import nn
 
 from clearformer.data.batch import Batch
+from clearformer.models.build import build_model
 from clearformer.models.transformer import TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
-from clearformer.recipe import build_model
 from clearformer.training.compiling import compiled
 
 PAIRS, LENGTH, VOCAB = 256, 64, 32768

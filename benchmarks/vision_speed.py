@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from provenance import RESULTS, record, stamp
 
 from clearformer.data.batch import ImageBatch
-from clearformer.recipe import build_model, model_config
+from clearformer.models.build import build_model, model_config
 from clearformer.training.compiling import compiled
 
 SIZE, CLASSES, STEPS, REPEATS = 224, 1000, 20, 5

@@ -4,8 +4,8 @@
     report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
     clearformer.load("runs/mine").translate(["A man is riding a bike."], beam=5)
 
-Every verb of the command line has its twin here. Names are imported when first used, so that `import clearformer`
-itself costs nothing; no module bears the name of a function, or importing it would hide the function.
+Every verb of the command line is a function here. Names are imported when first used, so that `import clearformer`
+itself costs nothing; no module has the name of a function, or importing it would hide the function.
 """
 
 from importlib import import_module
@@ -16,38 +16,38 @@ from clearformer.version import __version__
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
-    "classify": "clearformer.verbs.reading:classify",
-    "compare": "clearformer.comparison.contest:compare",
-    "demo": "clearformer.showcase:demo",
-    "doctor": "clearformer.diagnosis:examine",
-    "embed": "clearformer.verbs.reading:embed",
-    "evaluate": "clearformer.verbs.evaluation:evaluate",
-    "evaluate_images": "clearformer.verbs.evaluation:evaluate_images",
-    "evaluate_labels": "clearformer.verbs.evaluation:evaluate_labels",
-    "evaluate_speech": "clearformer.verbs.evaluation:evaluate_speech",
-    "evaluate_text": "clearformer.verbs.evaluation:evaluate_text",
-    "export_model": "clearformer.exchange:export_model",
-    "fill": "clearformer.verbs.generation:fill",
-    "finetune": "clearformer.verbs.training:finetune",
-    "generate": "clearformer.verbs.generation:generate",
-    "import_model": "clearformer.exchange:import_model",
-    "inspect": "clearformer.inspection:inspect",
-    "load": "clearformer.loading.handles:load",
-    "merge": "clearformer.exchange:merge",
-    "plan": "clearformer.verbs.training:plan",
-    "plot": "clearformer.figures:plot",
+    "classify": "clearformer.verbs.classify:classify",
+    "compare": "clearformer.verbs.compare:compare",
+    "demo": "clearformer.verbs.demo:demo",
+    "doctor": "clearformer.verbs.doctor:doctor",
+    "embed": "clearformer.verbs.embed:embed",
+    "evaluate": "clearformer.verbs.evaluate:evaluate",
+    "export_model": "clearformer.verbs.export:export_model",
+    "fill": "clearformer.verbs.fill:fill",
+    "finetune": "clearformer.verbs.finetune:finetune",
+    "generate": "clearformer.verbs.generate:generate",
+    "import_model": "clearformer.verbs.import_:import_model",
+    "inspect": "clearformer.verbs.inspect:inspect",
+    "load": "clearformer.verbs.load:load",
+    "merge": "clearformer.verbs.merge:merge",
+    "neighbours": "clearformer.verbs.neighbours:neighbours",
+    "plan": "clearformer.verbs.train:plan",
+    "plot": "clearformer.verbs.plot:plot",
     "register": "clearformer.registry:register",
-    "repair": "clearformer.verbs.generation:repair",
-    "score": "clearformer.verbs.generation:score",
-    "train": "clearformer.verbs.training:train",
-    "transcribe": "clearformer.verbs.reading:transcribe",
+    "repair": "clearformer.verbs.repair:repair",
+    "score": "clearformer.verbs.score:score",
+    "train": "clearformer.verbs.train:train",
+    "transcribe": "clearformer.verbs.transcribe:transcribe",
+    "translate": "clearformer.verbs.translate:translate",
 }
+_DEPRECATED = ("evaluate_images", "evaluate_labels", "evaluate_speech", "evaluate_text")
 
 __all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, attribute = _WHERE[name].split(":")
-        return getattr(import_module(module), attribute)
-    raise AttributeError(f"module 'clearformer' has no attribute {name!r}")
+    where = f"clearformer.deprecated:{name}" if name in _DEPRECATED else _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module 'clearformer' has no attribute {name!r}")
+    module, attribute = where.split(":")
+    return getattr(import_module(module), attribute)

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, MachineError
 
+CLASSES = "classes.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

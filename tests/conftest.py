@@ -9,8 +9,9 @@ from safetensors import safe_open
 
 from clearformer import checkpoint
 
-# Test sizes are tiny: a second thread would only be waited for, for seconds when the machine is busy.
-torch.set_num_threads(1)
+# Test sizes are tiny: a second thread would only be waited for, for seconds when the machine is busy. More are for
+# seeing that results do not depend on them.
+torch.set_num_threads(int(os.environ.get("CLEARFORMER_TEST_THREADS", "1")))
 
 WORDS = ["the", "a", "dog", "cat", "man", "sees", "likes", "hears", "tree", "river", "book", "le", "chien", "chat"]
 ENTRIES = ["</s>", "<unk>", "<s>", *WORDS]  # and <pad>, last

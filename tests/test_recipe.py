@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import pytest
 
-from clearformer import recipe as recipe_module
-from clearformer import registry
 from clearformer.config import Config
 from clearformer.errors import ConfigError
-from clearformer.recipe import Recipe, letters, model_config, model_key, override, preset_name, presets
+from clearformer.models import MODELS, build
+from clearformer.models.build import letters, model_config, model_key, preset_name, presets
+from clearformer.recipe import Recipe
+from clearformer.tables import override
 
 PAIRS: dict[str, Any] = {"train": {"path": "pairs.tsv"}}
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -51,7 +52,7 @@ class Bare(Config):
 
 
 def test_a_model_without_such_keys_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._added, "model", {"bare": type("Model", (), {"Config": Bare})})
+    monkeypatch.setitem(MODELS.added, "bare", type("Model", (), {"Config": Bare}))
     assert parse(text={"shared": False}, model={"kind": "bare"}).model == Bare()
 
 
@@ -110,12 +111,12 @@ def test_a_kind_comes_before_a_preset_that_is_only_like_it(monkeypatch: pytest.M
     assert [model_key(name) for name in ("gpt", "vit-b16", "vit", "bert", "bertbase")] == [
         "preset", "preset", "kind", "kind", "preset",
     ]  # fmt: skip
-    monkeypatch.setitem(registry._added, "model", {"gpt-2": type("Model", (), {"Config": Bare})})
+    monkeypatch.setitem(MODELS.added, "gpt-2", type("Model", (), {"Config": Bare}))
     assert model_key("gpt-2") == "kind"
 
 
 def test_a_name_that_two_presets_could_mean_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipe_module, "presets", lambda: {"a-bc": {}, "ab-c": {}, "abd": {}})
+    monkeypatch.setattr(build, "presets", lambda: {"a-bc": {}, "ab-c": {}, "abd": {}})
     assert [preset_name(name) for name in ("abc", "a-bc", "ab-d", "nothing")] == ["abc", "a-bc", "abd", "nothing"]
 
 

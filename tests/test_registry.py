@@ -4,26 +4,31 @@ import pytest
 
 from clearformer import registry
 from clearformer.errors import ConfigError
+from clearformer.models import MODELS
+from clearformer.text.tokenizers import TOKENIZERS
+
+KINDS = {kind: registry.load(where) for kind, where in registry.TABLES.items()}
 
 
 @pytest.fixture(autouse=True)
 def own_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten afterwards."""
-    monkeypatch.setattr(registry, "_added", {})
+    for table in KINDS.values():
+        monkeypatch.setattr(table, "added", {})
 
 
-SHIPPED = [(kind, name) for kind, table in registry.SHIPPED.items() for name in table]
+SHIPPED = [(kind, name) for kind, table in KINDS.items() for name in table.shipped]
 
 
 @pytest.mark.parametrize(("kind", "name"), SHIPPED)
 def test_everything_shipped_is_there(kind: str, name: str) -> None:
-    assert callable(registry.resolve(kind, name))
-    assert name in registry.names(kind)
+    assert callable(KINDS[kind].resolve(name))
+    assert name in KINDS[kind].names()
 
 
 def test_names_are_sorted() -> None:
     registry.register("model", "aardvark", object())
-    names = registry.names("model")
+    names = MODELS.names()
     assert names == sorted(names)
     assert names[0] == "aardvark"
     assert "transformer" in names
@@ -31,13 +36,13 @@ def test_names_are_sorted() -> None:
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.resolve("model", "transfomer")
+        MODELS.resolve("transfomer")
     assert str(caught.value) == "there is no model called `transfomer`\nhint: did you mean `transformer`?"
 
 
 def test_a_name_like_no_other_is_answered_with_all() -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.resolve("tokenizer", "xyz")
+        TOKENIZERS.resolve("xyz")
     assert caught.value.hint is not None
     assert "bpe, byte-bpe, char" in caught.value.hint
 
@@ -47,12 +52,12 @@ def test_a_thing_of_the_users_joins_and_is_returned() -> None:
         pass
 
     assert registry.register("model", "mine", Mine) is Mine
-    assert registry.resolve("model", "mine") is Mine
+    assert MODELS.resolve("mine") is Mine
     assert registry.register("model", "mine", Mine) is Mine  # a module read twice is no conflict
 
 
 @pytest.mark.parametrize(
-    ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: data, model, ")]
+    ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: model, objective, ")]
 )
 def test_a_kind_that_nobody_asks_for_is_refused(kind: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"`{kind}` is no kind") as caught:
@@ -74,6 +79,6 @@ def test_entry_points_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
         return [point] if group == point.group and name in (None, point.name) else []
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    assert "wordcount" in registry.names("tokenizer")
-    assert "wordcount" not in registry.names("model")
-    assert registry.resolve("tokenizer", "wordcount")("aa") == {"a": 2}
+    assert "wordcount" in TOKENIZERS.names()
+    assert "wordcount" not in MODELS.names()
+    assert TOKENIZERS.resolve("wordcount")("aa") == {"a": 2}

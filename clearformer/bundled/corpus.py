@@ -12,10 +12,11 @@ clauses: the rules are in `grammar/hindi.py`, the words in `grammar/lexicon.py`.
 memory: one of word combinations never seen in training, one of relative clauses nested deeper than any there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -84,6 +85,14 @@ def splits(
         "combinations": take(novel, combinations),
         "deeper": take(nested, deeper),
     }
+
+
+def write_corpus(parts: Mapping[str, Sequence[Pair]], folder: Path) -> None:
+    """Write each split as a .tsv file: train.tsv, valid.tsv and so on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, pairs in parts.items():
+        lines = "".join(f"{pair.english}\t{pair.hindi}\n" for pair in pairs)
+        (folder / f"{split}.tsv").write_text(lines, encoding="utf-8")
 
 
 def is_held_out(first: str, second: str) -> bool:

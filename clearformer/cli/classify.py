@@ -13,22 +13,22 @@ from clearformer.errors import DataError
 def classify(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or files of pictures; else lines of stdin.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or image files; else lines of stdin.")
     ] = None,
     top: Annotated[
         int | None,
         typer.Option(
-            "--top", metavar="N", min=1, help="How many classes, likeliest first.  [default: 1; of pictures 5]"
+            "--top", metavar="N", min=1, help="How many classes, likeliest first.  [default: 1; for images 5]"
         ),
     ] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Say which class a text, a word or a picture belongs to.
+    """Classify texts, words or images.
 
-    A line for each text: label and probability, and so on for --top; a regression gives its value. The two texts of a
-    pair are divided by a tab. A classifier of words gives a line for each of them, and a blank one after each text; one
-    of pictures takes files, and names each before its classes; those that cannot be read are named on stderr.
+    A line for each text: label and probability, repeated for --top; a regression gives its value. A tab divides the two
+    texts of a pair. A tagger gives a line for each word, and a blank line after each text. An image classifier takes
+    files and puts the file name before the classes; files that cannot be read are named on stderr.
 
     \b
     clearformer classify --model runs/reviews "A fine film."
@@ -38,30 +38,30 @@ def classify(
     from json import dumps
 
     from clearformer.handles.classifier import divide
-    from clearformer.handles.image_classifier import ImageClassifier
-    from clearformer.verbs import reading
+    from clearformer.verbs.classify import Predictor
+    from clearformer.verbs.load import load_for
 
-    judge, rows, has_failed = reading.judge_of(model, device), [], False
-    is_seen = isinstance(judge, ImageClassifier)
+    predictor: Predictor = load_for("classify", model, device)
+    every: list[dict[str, Any]] = []
+    has_failed = False
     for chunk in incoming(text or []):
-        broken: list[DataError] = []
-        told = reading.verdicts(judge, *divide(chunk, judge.is_pair), top or (5 if is_seen else 1), broken)
-        has_failed |= tell_broken(broken)
+        errors: list[DataError] = []
+        rows = predictor.predict(*divide(chunk, predictor.is_pair), top or predictor.default_top, errors)
+        has_failed |= tell_broken(errors)
         if json:
-            rows += told
+            every += rows
             continue
-        for row in told:
-            for one in row.get("words", [row]):
-                print("\t".join(cells(one)))
+        for row in rows:
+            for item in row.get("words", [row]):
+                print("\t".join(cells(item)))
             print(end="\n" if "words" in row else "", flush=True)
     if json:
-        print(dumps({"images" if is_seen else "texts": rows}, ensure_ascii=False))
+        print(dumps({predictor.json_key: every}, ensure_ascii=False))
     if has_failed:
         raise typer.Exit(1)
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A word, or a picture's file, where such are judged, and its classes with their probabilities; or a value."""
-    found = [[one["label"], f"{one['probability']:.4f}"] for one in row.get("top", [])]
-    told = [cell for pair in found for cell in pair] or [f"{row['value']:.6g}"]
-    return [*(row[name] for name in ("word", "image") if name in row), *told]
+    """The word or image file, if there is one, and its classes with their probabilities; or a value."""
+    classes = [cell for verdict in row.get("top", []) for cell in (verdict["label"], f"{verdict['probability']:.4f}")]
+    return [*(row[name] for name in ("word", "image") if name in row), *(classes or [f"{row['value']:.6g}"])]

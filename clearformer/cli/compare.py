@@ -11,9 +11,9 @@ from clearformer.cli.options import Device, Json
 
 @app.command()
 def compare(
-    settings: Annotated[Path, typer.Argument(metavar="COMPARISON", help="Who takes part, a TOML file.")],
+    settings: Annotated[Path, typer.Argument(metavar="COMPARISON", help="Contenders and budget, a TOML file.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the runs go.  [default: runs/<comparison>]")
+        Path | None, typer.Option(metavar="FOLDER", help="The folder of the runs.  [default: runs/<comparison>]")
     ] = None,
     at_once: Annotated[
         int, typer.Option(metavar="N", min=1, help="Trainings that share the device; they slow each other down.")
@@ -21,9 +21,9 @@ def compare(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Train several recipes with one budget, side by side.
+    """Compare several recipes with the same budget.
 
-    One table, one picture, one page. The same command again goes on with what was cut off.
+    The results are a table, a figure and a web page. Given again, the same command resumes an interrupted comparison.
 
     \b
     clearformer compare recipes/compare-translation.toml
@@ -32,11 +32,11 @@ def compare(
     """
     from json import dumps
 
-    from clearformer.comparison.contest import compare as contest
     from clearformer.comparison.page import cells
     from clearformer.training.journal import console
+    from clearformer.verbs.compare import compare as compare_recipes
 
-    results = contest(settings, out, device, console.print, at_once)
+    results = compare_recipes(settings, out, device, console.print, at_once)
     if json:
         print(dumps(results, ensure_ascii=False))
         return

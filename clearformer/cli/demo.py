@@ -11,8 +11,8 @@ from clearformer.cli.options import Json, Set
 
 @app.command()
 def demo(
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/demo-<time> if not given.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the corpus and the training.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="The run folder.  [default: runs/demo-<time>]")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the corpus and the training.")] = 0,
     settings: Set = [],  # noqa: B006
     json: Json = False,
 ) -> None:
@@ -24,9 +24,9 @@ def demo(
     """
     from json import dumps
 
-    from clearformer.showcase import demo as show
     from clearformer.training.journal import console
+    from clearformer.verbs.demo import demo as run_demo
 
-    result = show(out, (f"train.seed={seed}", *settings), seed, console.print if json else print)
+    result = run_demo(out, (f"train.seed={seed}", *settings), seed, console.print if json else print)
     if json:
         print(dumps(result))

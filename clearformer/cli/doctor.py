@@ -13,7 +13,8 @@ def doctor(json: Json = False) -> None:
     """
     from json import dumps
 
-    from clearformer.diagnosis import describe, examine
+    from clearformer.verbs.doctor import describe
+    from clearformer.verbs.doctor import doctor as examine
 
     report = examine()
     print(dumps(report) if json else "\n".join(describe(report)))

@@ -13,7 +13,7 @@ from clearformer.cli.options import Device, Json, Model, incoming
 def embed(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or files of pictures; else lines of stdin.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or image files; else lines of stdin.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.npy", help="Write a table here, a row for each text.")
@@ -25,10 +25,11 @@ def embed(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Turn texts or pictures into vectors, near where alike.
+    """Embed texts or images as vectors.
 
-    The mean over the tokens of a BERT, a sentence encoder, a GPT or a classifier; of a picture, what the classifier's
-    head reads, or an autoencoder's code. Without --out they are printed, a line each.
+    The vector of a text is the mean over its tokens in a BERT, a sentence encoder, a GPT or a classifier; the vector
+    of an image is the input of the classifier's head, or the autoencoder's code. Without --out vectors are printed,
+    a line each.
 
     \b
     clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt
@@ -40,10 +41,10 @@ def embed(
     import numpy as np
 
     from clearformer.checkpoint import atomically
-    from clearformer.verbs import reading
+    from clearformer.verbs.embed import embed as compute
 
     texts = [line for chunk in incoming(text or []) for line in chunk]
-    vectors = reading.embed(model, texts, unit=unit, device=device)
+    vectors = compute(model, texts, unit=unit, device=device)
     if out is not None:
         with atomically(out) as draft, open(draft, "wb") as file:
             np.save(file, vectors)

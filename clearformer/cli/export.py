@@ -12,16 +12,17 @@ from clearformer.cli.options import Json
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or the name of a bundled model.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     format: Annotated[
-        str, typer.Option(metavar="NAME", help="huggingface: what from_pretrained reads; or torchvision: its weights.")
+        str,
+        typer.Option(metavar="NAME", help="huggingface: what from_pretrained reads; or torchvision: weights."),
     ] = "huggingface",
     json: Json = False,
 ) -> None:
-    """Write a model, with its tokenizer, as others read it.
+    """Export a model for Hugging Face or torchvision.
 
-    One for pictures goes with how it wants them. Each goes over as the published architecture that it is like; one that
-    is like none is refused.
+    It is written with its tokenizer, or, if it reads images, with its image processor. A model is exported as the
+    published architecture that it matches, and refused if it matches none.
 
     \b
     clearformer export runs/shakespeare hub/shakespeare
@@ -29,7 +30,7 @@ def export(
     """
     from json import dumps
 
-    from clearformer.exchange import export_model
+    from clearformer.verbs.export import export_model
 
     report = export_model(model, out, format)
     print(dumps(report) if json else report["folder"])

@@ -30,9 +30,9 @@ def fill(
     """
     from json import dumps
 
-    from clearformer.verbs import generation
+    from clearformer.verbs.fill import fill as find_words
 
-    rows = generation.fill(model, text, n, candidates.split(",") if candidates else None, device=device)
+    rows = find_words(model, text, n, candidates.split(",") if candidates else None, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

@@ -33,7 +33,7 @@ def generate(
 ) -> None:
     """Continue prompts, shown as they are written.
 
-    What reads and writes apart, a translator or a T5, answers them instead.
+    An encoder–decoder, such as a translator or a T5, answers them instead.
 
     \b
     clearformer generate --model runs/shakespeare --prompt "ROMEO:"
@@ -45,9 +45,11 @@ def generate(
     from dataclasses import asdict
     from json import dumps
 
-    from clearformer.verbs import generation
+    from clearformer.verbs.generate import Generator
+    from clearformer.verbs.load import load_for
 
-    writer = generation.writer(model, chat, device)
+    generator: Generator = load_for("generate", model, device)
+    writer = generator.writer(chat)
     settings = {
         "max_new": max_new,
         "temperature": temperature,
@@ -64,11 +66,11 @@ def generate(
                     print(piece, end="", flush=True)
                 print(flush=True)
         else:
-            for one, found in zip(chunk, writer.generate(chunk, n, stop, seed, first, **settings)):
-                for told in found:
-                    rows.append({"prompt": one, **asdict(told)})
+            for one, continuations in zip(chunk, writer.generate(chunk, n, stop, seed, first, **settings)):
+                for continuation in continuations:
+                    rows.append({"prompt": one, **asdict(continuation)})
                     if not json:
-                        print(f"{one if writer.continues else ''}{told.text}\n", flush=True)
+                        print(f"{one if writer.continues else ''}{continuation.text}\n", flush=True)
         first += len(chunk)
     if json:
         print(dumps({"continuations": rows}, ensure_ascii=False))

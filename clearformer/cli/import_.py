@@ -12,16 +12,18 @@ from clearformer.cli.options import Json
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A Hugging Face folder, a .gguf or a .pth file.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to write.")],
     classes: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="What pictures show: cat,dog,… or a file, one a line.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Names of image classes: cat,dog,… or a file, one a line."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a run folder of a model from elsewhere.
+    """Import a model as a run folder.
 
-    Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet; of GGUF, Llamas; of torchvision, AlexNet, VGG,
-    GoogLeNet, ResNet and ViT, told by their tensors. Pickles, pytorch_model.bin and .pth, are read here alone.
+    From Hugging Face: Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet. From GGUF: Llama. From torchvision,
+    recognised by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. No other command reads pickles
+    (pytorch_model.bin and .pth).
 
     \b
     clearformer import t5-small runs/t5
@@ -30,14 +32,14 @@ def import_(
     """
     from json import dumps
 
-    from clearformer.exchange import import_model
+    from clearformer.verbs.import_ import import_model
 
-    report = import_model(source, out, None if classes is None else listed(classes))
+    report = import_model(source, out, None if classes is None else read_names(classes))
     print(dumps(report) if json else report["run"])
 
 
-def listed(names: str) -> list[str]:
-    """cat,dog or the lines of a file."""
+def read_names(names: str) -> list[str]:
+    """The names in "cat,dog", or the lines of a file."""
     if (path := Path(names)).is_file():
         return path.read_text(encoding="utf-8").splitlines()
     return [name.strip() for name in names.split(",")]

@@ -12,14 +12,15 @@ from clearformer.cli.options import Json
 def inspect(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder, a bundled model, a preset or a kind.")],
     length: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Tokens a side, else 32; of a picture, pixels a side.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Tokens on each side, default 32; for images, pixels per side."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a model's layers: shapes, parameters, products.
+    """Show the layers of a model: shapes, parameters, cost.
 
-    For one text, sentence pair or picture, of which it is shown how far each layer sees; nothing is computed, so that
-    large models cost nothing to look at.
+    The cost is the number of multiplications for one text, sentence pair, image or recording. For images, the receptive
+    field of each layer is shown, too. Nothing is computed, so large models take no time or memory.
 
     \b
     clearformer inspect transformer-base
@@ -29,9 +30,9 @@ def inspect(
     """
     from json import dumps
 
-    from clearformer.inspection import inspect as take_apart
+    from clearformer.verbs.inspect import inspect as summarize
 
-    result = take_apart(name, length)
+    result = summarize(name, length)
     if json:
         print(dumps(result))
         return

@@ -14,9 +14,9 @@ def merge(
     adapter: Annotated[
         Path, typer.Argument(metavar="ADAPTER", help="A run that LoRA tuned, or a folder that peft wrote.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to write.")],
     base: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The model it adapts, if not where the adapter says.")
+        str | None, typer.Option(metavar="MODEL", help="The base of the adapter, if it is not where the adapter says.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -28,7 +28,7 @@ def merge(
     """
     from json import dumps
 
-    from clearformer.exchange import merge as fold
+    from clearformer.verbs.merge import merge as merge_adapter
 
-    report = fold(adapter, out, base)
+    report = merge_adapter(adapter, out, base)
     print(dumps(report) if json else report["run"])

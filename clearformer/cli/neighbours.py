@@ -24,13 +24,12 @@ def neighbours(
     """
     from json import dumps
 
-    from clearformer.handles.translator import Translator
-    from clearformer.loading.handles import load_as
+    from clearformer.verbs.neighbours import neighbours as nearest
 
-    found = load_as(Translator, model).neighbours(word, n)
+    rows = nearest(model, word, n)
     if json:
-        near = [{"word": piece, "cosine": round(value, 6)} for piece, value in found]
-        print(dumps({"word": word, "neighbours": near}, ensure_ascii=False))
+        rounded = [{**row, "cosine": round(row["cosine"], 6)} for row in rows]
+        print(dumps({"word": word, "neighbours": rounded}, ensure_ascii=False))
         return
-    for piece, value in found:
-        print(f"{value:6.3f}  {piece}")
+    for row in rows:
+        print(f"{row['cosine']:6.3f}  {row['word']}")

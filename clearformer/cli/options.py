@@ -1,47 +1,25 @@
-"""Options that several verbs share, and how text comes in."""
+"""Options that several verbs share: models and data, and how text comes in.
+
+A verb that takes data is a DataCommand: it has an option for each flag of tasks/flags.py, those of plugins included,
+and finds what was named in `ctx.obj`.
+"""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from inspect import Parameter, Signature
 from itertools import count
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand
 
 from clearformer.errors import ConfigError, DataError
+from clearformer.tasks import SPLITS, flags
 
 Model = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model.")
 ]
-Pairs = Annotated[
-    str | None,
-    typer.Option("--pairs", metavar="FILE[,FILE]", help="Pairs: a .tsv or .jsonl file, or two aligned files."),
-]
-Text = Annotated[
-    str | None,
-    typer.Option("--text", metavar="FILE[,FILE…]", help="Running text: .txt or .jsonl files, for a language model."),
-]
-Valid = Annotated[
-    str | None,
-    typer.Option("--valid", metavar="FILE[,FILE]", help="Data to validate on; else some of the training data."),
-]
-Test = Annotated[str | None, typer.Option("--test", metavar="FILE[,FILE]", help="Data to test on at the end.")]
-ColumnPair = Annotated[str, typer.Option("--columns", metavar="A,B", help="Two numbers from 0, or names: en,de.")]
-Labels = Annotated[
-    str | None,
-    typer.Option("--labels", metavar="FILE", help="Labelled texts, .tsv or .jsonl; labelled words, .conll or .jsonl."),
-]
-Images = Annotated[
-    str | None,
-    typer.Option("--images", metavar="FOLDER", help="Pictures, a folder a class; or an idx, .npz or .parquet file."),
-]
-TextColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--text-columns", metavar="A[,B]", help="Where the text is, or both texts of a pair: numbers from 0, or names."
-    ),
-]
-LabelColumn = Annotated[str | None, typer.Option("--label-column", metavar="C", help="Where the label is.")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="The run folder.  [default: runs/<data>-<model>-<time>]")
 ]
@@ -54,42 +32,61 @@ Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, c
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def corpus(text: str | None) -> str | tuple[str, str] | None:
-    """One file, or two line-aligned ones joined by a comma."""
-    parts = text.split(",") if text is not None and not Path(text).exists() else [text]
-    if len(parts) > 2:
-        raise ConfigError(f"{text} names {len(parts)} files", "give one, or two that are aligned line by line: a,b")
-    return (str(parts[0]), str(parts[1])) if len(parts) == 2 else text
+class DataCommand(TyperCommand):
+    """A verb that tests on data: --pairs, --text and so on, each with its own options."""
+
+    splits: ClassVar[Mapping[str, str]] = {}
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Data comes first, after the arguments. Asked for at each call: a plugin may have brought a flag."""
+        own = super().get_params(ctx)
+        first = next((i for i, param in enumerate(own) if param.param_type_name == "option"), len(own))
+        return [*own[:first], *self.data_options(), *own[first:]]
+
+    def data_options(self) -> list[Any]:
+        """One for each flag, split and option beside a flag, made by typer as any other."""
+        every = list(flags().values())
+        named = [(flag.name, flag.metavar, flag.help) for flag in every]
+        splits = [(split, "FILE[,FILE]", help) for split, help in self.splits.items()]
+        beside = [(option.name, option.metavar, option.help) for flag in every for option in flag.options]
+
+        def data(**_: str | None) -> None: ...
+
+        options = {name: str_option(name, metavar, help) for name, metavar, help in (*named, *splits, *beside)}
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in options
+        ]
+        data.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        made = typer.Typer(add_completion=False)
+        made.command()(data)
+        command: Any = typer.main.get_command(made)
+        return list(command.params)
+
+    def invoke(self, ctx: Any) -> Any:
+        names = [str(option.name) for option in self.data_options()]
+        ctx.obj = parse_data({name: ctx.params.pop(name, None) for name in names})
+        return super().invoke(ctx)
 
 
-def files(text: str | None) -> list[str] | None:
-    """One file, or several joined by commas."""
-    return None if text is None else [text] if Path(text).exists() else text.split(",")
+def str_option(name: str, metavar: str, help: str) -> Any:
+    return Annotated[str | None, typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=help)]
 
 
-def columns(text: str) -> tuple[int, int] | tuple[str, str]:
-    """ "0,1" or "en,de"."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 2 or not all(parts):
-        raise ConfigError(f"--columns {text}: expected two columns", "for example --columns 0,1 or --columns en,de")
-    left, right = parts
-    return (int(left), int(right)) if left.isdecimal() and right.isdecimal() else (left, right)
+class TrainingCommand(DataCommand):
+    """A verb that trains on data: --valid and --test besides."""
+
+    splits = SPLITS
 
 
-def text_columns(text: str | None) -> int | str | tuple[int | str, int | str] | None:
-    """ "0", "sentence", or two of them: "3,4"."""
-    parts = [] if text is None else [one_column(part.strip()) for part in text.split(",")]
-    if len(parts) > 2 or "" in parts:
-        raise ConfigError(f"--text-columns {text}: expected one column, or two", "for example 0, sentence, or 3,4")
-    return (parts[0], parts[1]) if len(parts) == 2 else parts[0] if parts else None
-
-
-def label_column(text: str | None) -> int | str | None:
-    return None if text is None else one_column(text)
-
-
-def one_column(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+def parse_data(words: Mapping[str, str | None]) -> dict[str, Any]:
+    """What the options say, as the verbs take it in Python. Files of a split are named as the training data is."""
+    known = flags()
+    given = {name: word for name, word in words.items() if word is not None}
+    readers: dict[str, Any] = {flag.name: flag.parse for flag in known.values()}
+    readers |= {option.name: option.parse for flag in known.values() for option in flag.options}
+    chosen = next((known[name] for name in given if name in known), None)
+    readers |= dict.fromkeys(SPLITS, str if chosen is None else chosen.parse)
+    return {name: readers[name](word) for name, word in given.items()}
 
 
 def tell_broken(broken: list[DataError]) -> bool:

@@ -15,29 +15,27 @@ def plot(
         str,
         typer.Argument(
             metavar="FIGURE",
-            help="optimizers, gradients, positions, schedules, complexity, level-sets or batch-norm; of a network, "
-            "embeddings, rollout, grad-cam, filters, features or shifts; of one that reads, attention.",
+            help="optimizers, gradients, positions, schedules, complexity, level-sets or batch-norm; for image models, "
+            "embeddings, rollout, grad-cam, filters, features or shifts; for text models, embeddings or attention.",
         ),
     ],
-    text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="What is read, or translated, for attention.")
-    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that attention is shown for.")] = None,
     model: Annotated[
         Path | None,
         typer.Option(
             "--model",
             "-m",
             metavar="MODEL",
-            help="The run folder of a network for pictures; for attention, or with --texts, of one that reads.",
+            help="A run folder: of an image model, or, for attention and with --texts, of a text model.",
         ),
     ] = None,
     images: Annotated[
         list[Path],
-        typer.Option(metavar="PATH", help="A picture, or a folder or file of them, as for training; repeatable."),
+        typer.Option(metavar="PATH", help="An image, or a folder or file of images, as for training; repeatable."),
     ] = [],  # noqa: B006
     texts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Texts for embeddings, a line each; or labelled ones, .tsv or .jsonl."),
+        typer.Option(metavar="FILE", help="Texts for embeddings, one a line; or labelled texts, .tsv or .jsonl."),
     ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A translation of the text.  [default: the model's own]")
@@ -46,22 +44,21 @@ def plot(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Whose maps are shown, by grad-cam (the last) or features; for attention its number (the last).",
+            help="Layer of grad-cam (default: the last) or features (the first); for attention its number (the last).",
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of whatever is drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Draw a claim of the notes, or what a network sees or reads.
+    """Draw a figure of the notes, or of a model at work.
 
-    A claim is computed here and now. A network is looked into while it sees pictures: where it puts them (embeddings,
-    also of texts), what it looks at (rollout, grad-cam), its filters and features, and what shifts do to it; or while
-    it reads or translates a text: where each head of a layer looks (attention). --json prints the numbers that are
-    drawn.
+    The first seven figures are computed from a seed. Of an image model: its embeddings of images, the image regions
+    that it uses (rollout, grad-cam), its filters, its features, and the effect of shifts. Of a text model: its
+    embeddings of texts, and the attention of each head of a layer to a text. --json prints the numbers that are drawn.
 
     \b
     clearformer plot optimizers
@@ -76,8 +73,8 @@ def plot(
     """
     from json import dumps
 
-    from clearformer.figures import plot as draw
     from clearformer.training.journal import console
+    from clearformer.verbs.plot import plot as draw
 
     with console.status(f"computing {name}, up to a minute"):
         numbers = draw(

@@ -25,9 +25,9 @@ def repair(
     """
     from json import dumps
 
-    from clearformer.verbs import generation
+    from clearformer.verbs.repair import repair as find_repairs
 
-    rows = generation.repair(model, text, n, device=device)
+    rows = find_repairs(model, text, n, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

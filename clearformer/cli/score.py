@@ -33,10 +33,10 @@ def score(
     """
     from json import dumps
 
-    from clearformer.verbs import generation
+    from clearformer.verbs.score import score as rank
 
     texts = [line for chunk in incoming(text or []) for line in chunk]
-    rows = generation.score(model, texts, source=source, closed=closed, device=device)
+    rows = rank(model, texts, source=source, closed=closed, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))
         return

@@ -27,14 +27,14 @@ def transcribe(
     """
     from json import dumps
 
-    from clearformer.verbs import reading
+    from clearformer.verbs.transcribe import transcribe as recognise
 
-    broken: list[DataError] = []
-    told = reading.transcribe(model, file, device=device, broken=broken)
+    errors: list[DataError] = []
+    rows = recognise(model, file, device=device, broken=errors)
     if json:
-        print(dumps({"recordings": told}, ensure_ascii=False))
+        print(dumps({"recordings": rows}, ensure_ascii=False))
     else:
-        for row in told:
+        for row in rows:
             print(row["text"])
-    if tell_broken(broken):
+    if tell_broken(errors):
         raise typer.Exit(1)

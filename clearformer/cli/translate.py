@@ -1,11 +1,15 @@
 """clearformer translate"""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearformer.cli import app
 from clearformer.cli.options import Beam, Device, Json, LengthPenalty, incoming
+
+if TYPE_CHECKING:
+    from clearformer.handles.alignment import Alignment
+    from clearformer.handles.translator import Translation
 
 
 @app.command()
@@ -44,10 +48,10 @@ def translate(
     from json import dumps
 
     from clearformer.handles.translator import Translator
-    from clearformer.loading.folders import DEFAULT
-    from clearformer.loading.handles import load_as
+    from clearformer.loading.folder import DEFAULT
+    from clearformer.verbs.load import load_for
 
-    translator = load_as(Translator, model or DEFAULT, device)
+    translator: Translator = load_for("translate", model or DEFAULT, device)
     wanted = {
         "beam": beam,
         "length_penalty": length_penalty,
@@ -58,19 +62,28 @@ def translate(
     settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     rows, first = [], 0
     for chunk in incoming(text or []):
-        found_of_each = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
+        candidates = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
         first += len(chunk)
-        for source, candidates in zip(chunk, found_of_each):
-            for found in candidates:
-                looks = translator.align(source, found.text) if align else None
-                if json:
-                    row = {"source": source, "translation": found.text, "score": found.score, "logprob": found.logprob}
-                    if looks is not None:
-                        row |= {"source_pieces": looks.source, "target_pieces": looks.target, "links": looks.links()}
-                    rows.append(row)
-                    continue
-                before = [f"{found.score:.4f}", f"{found.logprob:.4f}"] if scores else []
-                after = [" ".join(f"{s}-{t}" for s, t in looks.links())] if looks is not None else []
-                print("\t".join([*before, found.text, *after]), flush=True)
+        for source, translation in ((source, one) for source, some in zip(chunk, candidates) for one in some):
+            alignment = translator.align(source, translation.text) if align else None
+            if json:
+                rows.append(as_row(source, translation, alignment))
+                continue
+            before = [f"{translation.score:.4f}", f"{translation.logprob:.4f}"] if scores else []
+            after = [] if alignment is None else [" ".join(f"{s}-{t}" for s, t in alignment.links())]
+            print("\t".join([*before, translation.text, *after]), flush=True)
     if json:
         print(dumps({"translations": rows}, ensure_ascii=False))
+
+
+def as_row(source: str, translation: "Translation", alignment: "Alignment | None") -> dict[str, Any]:
+    row = {
+        "source": source,
+        "translation": translation.text,
+        "score": translation.score,
+        "logprob": translation.logprob,
+    }
+    if alignment is None:
+        return row
+    pieces = {"source_pieces": alignment.source, "target_pieces": alignment.target}
+    return {**row, **pieces, "links": alignment.links()}

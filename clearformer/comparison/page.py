@@ -1,4 +1,4 @@
-"""The results as one HTML page that needs nothing else: the table, the picture as SVG, and what was asked."""
+"""The results as one self-contained HTML page: the table, the figure as SVG, and the settings."""
 
 from collections.abc import Mapping
 from html import escape
@@ -18,7 +18,7 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     seeds = [str(run["seed"]) for run in next(iter(results["runs"].values()))]
-    told = f"Means over the seeds {', '.join(seeds)}" if len(seeds) > 1 else f"Of the seed {seeds[0]}"
+    note = f"Means over the seeds {', '.join(seeds)}" if len(seeds) > 1 else f"Seed {seeds[0]}"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -33,23 +33,23 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
 </tbody>
 </table>
 {svg[svg.index("<svg") :]}
-<p>{told}. Seconds to the goal are of training alone, at its median speed; memory is the most that
-the process, or on CUDA its tensors, held.</p>
+<p>{note}. Seconds to the goal are of training alone, at its median speed. Memory is the peak of the
+process, or on CUDA of its tensors.</p>
 <pre>{escape(settings)}</pre>
 </html>
 """
 
 
 def cells(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table as text, its header first. Of a single seed there is no spread to tell."""
-    goal, is_spread = results["goal"], all(row["sd"] is not None for row in results["table"])
-    spread = ["± sd"] if is_spread else []
+    """The table as text, header first. A single seed has no standard deviation."""
+    goal, has_sd = results["goal"], all(row["sd"] is not None for row in results["table"])
+    spread = ["± sd"] if has_sd else []
     header = ["", results["metric"], *spread, "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]
     rows = [
         [
             row["name"],
             f"{row['score']:.4g}",
-            *([f"{row['sd']:.2g}"] if is_spread else []),
+            *([f"{row['sd']:.2g}"] if has_sd else []),
             *(f"{row[key]:,.0f}" for key in ("parameters", "per_second", "peak_mb", "seconds")),
             *(
                 []

@@ -1,11 +1,11 @@
-"""A comparison, as a TOML file writes it: who takes part, how often, and what each is given.
+"""The settings of a comparison, a TOML file: the contenders, the seeds, and the budget of each training.
 
 seeds = [0, 1, 2]
-goal = 30.0                   # of the validation score; when it is first reached is told
+goal = 30.0                   # a validation score; when each training first reaches it is reported
 bundled = 6000                # pairs of the bundled corpus, in place of the recipes' own data
 
 [budget]
-steps = 2000                  # or tokens, or seconds, for every one of them
+steps = 2000                  # or tokens, or seconds; the same for every training
 
 [contenders]
 transformer = { recipe = "multi30k-en-de.toml" }
@@ -18,7 +18,8 @@ from typing import Annotated, Self
 from pydantic import Field, StringConstraints
 
 from clearformer.config import Config
-from clearformer.recipe import Recipe, read_toml
+from clearformer.recipe import Recipe
+from clearformer.tables import read_toml
 
 ENDLESS = 10_000_000  # steps, where something else is the budget
 
@@ -33,7 +34,7 @@ class Budget(Config):
             raise ValueError("give one of steps, tokens and seconds")
 
     def settings(self) -> list[str]:
-        """As --set takes them."""
+        """The budget in the form of --set."""
         if self.steps is not None:
             return [f"train.steps={self.steps}"]
         limit = f"train.max_tokens={self.tokens}" if self.tokens is not None else f"train.max_seconds={self.seconds}"
@@ -45,7 +46,7 @@ class Contender(Config):
     settings: tuple[str, ...] = Field((), description='as --set takes them: "model.n_heads=1"')
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^\w[\w .+-]*$")]  # also that of a folder
+Name = Annotated[str, StringConstraints(pattern=r"^\w[\w .+-]*$")]  # also the name of a folder
 
 
 class CompareConfig(Config):
@@ -53,7 +54,7 @@ class CompareConfig(Config):
     budget: Budget
     settings: tuple[str, ...] = Field((), description='of every contender, as --set takes them: "train.ema=0"')
     seeds: tuple[int, ...] = Field((0,), min_length=1)
-    goal: float | None = Field(None, description="a validation score whose first reaching is told")
+    goal: float | None = Field(None, description="a validation score; when it is first reached is reported")
     bundled: int | None = Field(None, ge=100, description="pairs of the bundled corpus to train on")
 
     @classmethod
@@ -61,12 +62,12 @@ class CompareConfig(Config):
         return cls.parse(read_toml(path, "a comparison has lines such as: seeds = [0, 1, 2]"), str(path))
 
     def recipes(self, folder: Path, corpus: Path) -> dict[tuple[str, int], Recipe]:
-        """What each contender trains by, for each seed. `folder` is the comparison's, `corpus` the bundled corpus's."""
+        """The recipe of each contender and seed. Paths start at `folder`; the bundled corpus is in `corpus`."""
         splits = [f"data.{split}={{path='{split}.tsv'}}" for split in ("train", "valid", "test")]
         data = [] if self.bundled is None else [f"data.root={corpus}", *splits]
         shared = [*self.settings, *data, *self.budget.settings()]
         return {
-            (name, seed): Recipe.read(folder / one.recipe, [*shared, *one.settings, f"train.seed={seed}"])
+            (name, seed): Recipe.read(folder / contender.recipe, [*shared, *contender.settings, f"train.seed={seed}"])
             for seed in self.seeds
-            for name, one in self.contenders.items()
+            for name, contender in self.contenders.items()
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 IGNORE = -100  # the label of a position that is not predicted; torch's losses skip it by default
 
@@ -37,6 +37,14 @@ class Tensors:
     def pin_memory(self) -> Self:
         """The same batch in page-locked host memory; needs a CUDA device to be there."""
         return self._each(lambda tensor: tensor.pin_memory())
+
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        """A batch of zeros, to look at shapes or to warm up.
+
+        `length` is tokens, pixels per side of an image, or frames of a recording; only the last two have `channels`.
+        """
+        raise NotImplementedError
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> Self:
         fields = vars(self).items()
@@ -68,6 +76,11 @@ class Batch(Tensors):
     def __post_init__(self) -> None:
         self._count(self.labels)
 
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        tokens = torch.zeros(n_rows, length, dtype=torch.long)
+        return cls(tokens, tokens == 0, tokens, tokens, n_rows * length)
+
 
 @dataclass(frozen=True)
 class TextBatch(Tensors):
@@ -94,6 +107,11 @@ class TextBatch(Tensors):
 
     def __post_init__(self) -> None:
         self._count(self.labels)
+
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        tokens = torch.zeros(n_rows, length, dtype=torch.long)
+        return cls(tokens, tokens, n_tokens=n_rows * length)
 
 
 @dataclass(frozen=True)
@@ -123,6 +141,11 @@ class EncoderBatch(Tensors):
         if self.labels is not None and self.asked is None:
             object.__setattr__(self, "asked", is_asked(self.labels.flatten()).nonzero()[:, 0])
 
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        tokens, n = torch.zeros(n_rows, length, dtype=torch.long), n_rows * length
+        return cls(tokens, tokens == 0, tokens, tokens, tokens[:, 0], torch.arange(n), n)
+
 
 @dataclass(frozen=True)
 class ImageBatch(Tensors):
@@ -139,6 +162,10 @@ class ImageBatch(Tensors):
 
     def __post_init__(self) -> None:
         self._count(None)
+
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        return cls(torch.zeros(n_rows, channels, length, length), torch.zeros(n_rows, dtype=torch.long))
 
 
 @dataclass(frozen=True)
@@ -159,25 +186,12 @@ class SoundBatch(Tensors):
     def __post_init__(self) -> None:
         self._count(self.labels)
 
+    @classmethod
+    def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
+        labels = torch.zeros(n_rows, length, dtype=torch.long)
+        return cls(torch.zeros(n_rows, length, channels), torch.full((n_rows,), length), labels, n_rows * length)
 
-def blank(task: str, n_rows: int, length: int, channels: int = 3) -> Tensors:
-    """A batch of zeros, of the kind that models of this task take: to look at shapes, or to warm up.
 
-    `length` is tokens, the pixels of a picture's side, or frames of a recording, which have `channels` too.
-    """
-    tokens = torch.zeros(n_rows, length, dtype=torch.long)
-    n = n_rows * length
-    match task:
-        case "translation":
-            return Batch(tokens, tokens == 0, tokens, tokens, n)
-        case "causal-lm":
-            return TextBatch(tokens, tokens, n_tokens=n)
-        case "masked-lm":
-            return EncoderBatch(tokens, tokens == 0, tokens, tokens, tokens[:, 0], torch.arange(n), n)
-        case "classification":
-            return EncoderBatch(tokens, tokens == 0, tokens, classes=tokens[:, 0])
-        case "image-classification" | "reconstruction":
-            return ImageBatch(torch.zeros(n_rows, channels, length, length), tokens[:, 0])
-        case "ctc":
-            return SoundBatch(torch.zeros(n_rows, length, channels), torch.full((n_rows,), length), tokens, n)
-    raise ValueError(f"no batch is known for the task `{task}`")
+def batch_class(model: nn.Module) -> type[Tensors]:
+    """The class of batches that a model reads. A model of the user's that does not say reads pairs."""
+    return getattr(model, "batch_class", Batch)

@@ -4,7 +4,7 @@ One class for each kind of data. Which one a recipe has follows from its objecti
 language modelling, labelled texts for classification, recordings for speech. That of pictures is in images.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,9 +14,9 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.data.labels import LabelSource
+from clearformer.data.pairs import Filter, PairSource
 from clearformer.data.recordings import Recording, RecordingSource
 from clearformer.data.sentences import Cut
-from clearformer.data.sources import Filter, PairSource
 from clearformer.data.split import place
 from clearformer.data.tags import TagSource
 from clearformer.data.text import TextSource
@@ -58,7 +58,7 @@ class PairCorpora(Corpora):
     prefix: str = Field("", description="the task's name, put before every source: translate English to German:")
     filter: Filter = Filter()
 
-    def share(self, n_pairs: int) -> float:
+    def fraction(self, n_pairs: int) -> float:
         """How much of n pairs to hold out: 2 %, but at least 500 pairs if that is at most 10 %, and at most 2,000."""
         return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
 
@@ -114,20 +114,22 @@ class JudgedCorpora(Corpora):
     limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
     max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
 
-    def read(self, split: str, seed: int = 0) -> list[Any]:
+    def read(self, split: str, seed: int = 0, training_file: Sequence[Any] | None = None) -> list[Any]:
         """The examples of a split: those of its own file, or those held out of the training file by their text.
 
         Examples with the same text, the first of a pair, land on one side. `limit` takes the first ones of a shuffle,
-        so that fewer are some of the more; what is held out for validation and test stays the same.
+        so that fewer are some of the more; what is held out for validation and test stays the same. `training_file`
+        has all examples of the training file, if it was read before.
         """
         if (own := self.source(split)) is not None and split != "train":
             return list(own.read())
         start, end = self.edges(split)
-        found = [example for example in self.source("train").read() if start <= place(example.texts[0]) < end]
+        every = self.source("train").read() if training_file is None else training_file
+        examples = [example for example in every if start <= place(example.texts[0]) < end]
         if split == "train" and self.limit is not None:
-            order = np.random.default_rng(seed).permutation(len(found))
-            found = [found[i] for i in order[: self.limit]]
-        return found
+            order = np.random.default_rng(seed).permutation(len(examples))
+            examples = [examples[i] for i in order[: self.limit]]
+        return examples
 
 
 class LabelCorpora(JudgedCorpora):

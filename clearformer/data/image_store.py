@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from clearformer.data.batch import ImageBatch
-from clearformer.data.growing import GrowingFile, Kind
 from clearformer.data.store import MARK, Store
+from clearformer.data.tensor_file import Kind, TensorFileWriter
 
 
 class ImageStore(Store):
@@ -55,7 +55,7 @@ class ImageWriter:
 
     def __init__(self, path: Path, channels: int, size: int) -> None:
         kinds = {"classes": Kind("int64"), "pixels": Kind("uint8", (channels, size, size))}
-        self.file = GrowingFile(path, kinds, {MARK: ImageStore.KIND})
+        self.file = TensorFileWriter(path, kinds, {MARK: ImageStore.KIND})
         self.sums = np.zeros((2, channels), "int64")  # Σ x and Σ x², exactly
 
     def add(self, pixels: np.ndarray, k: int) -> None:
@@ -68,6 +68,15 @@ class ImageWriter:
     def __len__(self) -> int:
         return self.file.counts["classes"]
 
+    @property
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each channel, of 0 … 1, over all pixels so far. There must be some."""
+        size = self.file.kinds["pixels"].row[1]
+        mean, square = self.sums / (len(self) * size**2)
+        variance = square - mean**2
+        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # a channel that never changes has none to divide by
+        return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
+
     def __enter__(self) -> Self:
         return self
 
@@ -75,9 +84,6 @@ class ImageWriter:
         if kind is not None or not len(self):
             self.file.discard()
             return
-        size = self.file.kinds["pixels"].row[1]
-        mean, square = self.sums / (len(self) * size**2)
-        variance = square - mean**2
-        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # that of a channel that never changes cannot divide
-        self.file.metadata |= {"mean": json.dumps((mean / 255).tolist()), "std": json.dumps((std / 255).tolist())}
+        mean, std = self.statistics
+        self.file.metadata |= {"mean": json.dumps(mean), "std": json.dumps(std)}
         self.file.join()

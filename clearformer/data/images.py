@@ -159,7 +159,7 @@ def plain(image: Image.Image) -> Image.Image:
     return image.convert("RGB") if image.mode == "LAB" else image
 
 
-def some_pictures(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
+def some_images(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
     """How many pictures there are, and about n of them that can be read, from all over the source."""
     every, found = list(source.read()), []
     for picture in every[:: max(1, len(every) // n)]:
@@ -170,7 +170,7 @@ def some_pictures(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
     return len(every), found
 
 
-def open_picture(path: Path) -> Image.Image:
+def open_image(path: Path) -> Image.Image:
     require_file(path)
     if path.name.removesuffix(".gz").endswith(SEVERAL):
         raise DataError(

@@ -20,7 +20,7 @@ class PrefixWindows(Windows):
     def count(self, places: np.ndarray) -> int:
         return self.batch(places).n_tokens
 
-    def batch(self, places: np.ndarray) -> TextBatch:
+    def batch(self, places: np.ndarray, key: tuple[int, int] = (0, 0)) -> TextBatch:
         batch, columns = super().batch(places), torch.arange(self.length)
         is_real = batch.labels != IGNORE  # else it lies past the stream's end
         documents = (~is_real).long() if batch.documents is None else batch.documents

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from clearformer.data.growing import GrowingFile, Kind
+from clearformer.data.tensor_file import Kind, TensorFileWriter
 from clearformer.errors import DataError
 
 MARK = "clearformer"  # the key of the metadata that says which kind of store this is
@@ -134,7 +134,7 @@ class Writer:
         kinds = {name: Kind("int64" if name.endswith("_offsets") else dtype) for name in self.STORE.tensors()}
         self._ends = dict.fromkeys(self.STORE.SIDES, 0)
         self.count = 0
-        self._file = GrowingFile(path, kinds, {**(metadata or {}), MARK: self.STORE.KIND})
+        self._file = TensorFileWriter(path, kinds, {**(metadata or {}), MARK: self.STORE.KIND})
         for side in self._ends:
             self._file.append(f"{side}_offsets", np.zeros(1, "int64"))
 

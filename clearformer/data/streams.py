@@ -38,6 +38,8 @@ class Streams:
     stream, goes unseen until another epoch. Documents that are not `joined` begin anew, also inside a row.
     """
 
+    is_drawn = False
+
     def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
         self.store, self.length, self.n_rows, self.seed, self.joined = store, length, n_rows, seed, joined
         self.n_tokens = len(store.tokens)
@@ -68,7 +70,7 @@ class Streams:
         """The labels in a batch, without reading it."""
         return int(np.minimum(stretch.length, self.n_tokens - stretch.places).sum())
 
-    def batch(self, stretch: Stretch) -> TextBatch:
+    def batch(self, stretch: Stretch, key: tuple[int, int] = (0, 0)) -> TextBatch:
         batch = rows_at(self.store, stretch.places, stretch.length, self.joined)
         return replace(batch, goes_on=torch.from_numpy(self.goes_on(stretch)), block=stretch.block)
 

@@ -30,6 +30,8 @@ class Windows:
     the EOS between them is a word of it. Then nothing is hidden, and positions count through.
     """
 
+    is_drawn = False
+
     def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
         self.store, self.length, self.n_rows, self.seed, self.joined = store, length, n_rows, seed, joined
         self.n_tokens = len(store.tokens)
@@ -61,7 +63,7 @@ class Windows:
         """The labels in a batch, without reading it."""
         return int(np.minimum(self.length, self.n_tokens - places).sum())
 
-    def batch(self, places: np.ndarray) -> TextBatch:
+    def batch(self, places: np.ndarray, key: tuple[int, int] = (0, 0)) -> TextBatch:
         """The rows that begin at `places` (B,)."""
         return rows_at(self.store, places, self.length, self.joined)
 

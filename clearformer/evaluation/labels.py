@@ -22,13 +22,12 @@ def score_classes(scores: Tensor, answers: Tensor) -> dict[str, Any]:
     }
 
 
-def score_pictures(scores: Tensor, answers: Tensor) -> dict[str, Any]:
+def score_images(scores: Tensor, answers: Tensor) -> dict[str, Any]:
     """The same of pictures, which are counted as `images`; top5: how often the answer is among the five likeliest."""
-    found = score_classes(scores, answers)
+    classes = score_classes(scores, answers)
     five = scores.topk(min(5, scores.size(-1))).indices
-    found["top5"] = float((five == answers[:, None]).any(1).double().mean())
-    found["images"] = found.pop("examples")
-    return found
+    top5 = float((five == answers[:, None]).any(1).double().mean())
+    return {"accuracy": classes.pop("accuracy"), "top5": top5, "images": classes.pop("examples"), **classes}
 
 
 def score_values(scores: Tensor, answers: Tensor) -> dict[str, Any]:

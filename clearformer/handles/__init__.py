@@ -5,4 +5,12 @@ masked_model     MaskedModel: fills gaps            sentence_scorer  SentenceSco
 classifier       Classifier: a label for a text     tagger           Tagger: a label for each word
 text_encoder     TextEncoder: a vector for a text   transcriber      Transcriber: speech to text
 image_classifier, image_autoencoder                 on ImageModel: labels or codes for images
+
+Every handle names its `verbs`. A verb calls one method, the same on every handle that has the verb:
+
+    classify     predict(inputs, pairs, top, errors); default_top, json_key, is_pair for the command line
+    score        rank(texts, source, closed)
+    generate     writer(chat), a Writer
+    embed        embed(inputs)
+    attention    self_attention(text), an Alignment
 """

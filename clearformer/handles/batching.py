@@ -1,6 +1,7 @@
-"""Texts through a network that reads them whole: framed, batched by length, and back in the order they came."""
+"""Batches of texts of similar length, with the results in the order of the texts."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,8 +26,7 @@ def read_texts(
     device: torch.device,
 ) -> Tensor:
     """compute(batch) (B, …) of every text, or of every text with its pair: (N, …) on the CPU."""
-    if isinstance(texts, str):
-        raise DataError("a string is given where a list of texts is wanted", "write [text]")
+    refuse_string(texts)
     if pairs is not None and len(pairs) != len(texts):
         raise DataError(f"there are {len(texts)} texts and {len(pairs)} to pair them with", "give one for each")
     tokens, segments = tokenizer.framed(list(texts), None if pairs is None else list(pairs), max_tokens)
@@ -64,15 +64,33 @@ def in_batches(
         yield index, places, pad_rows(rows, kinds, pad_id).to(device)
 
 
-def in_order(found: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
-    """What was computed, each at its number, on the CPU and in float32 at least."""
-    numbers, told = [], []
-    for some, scores in found:
-        numbers.append(some)
-        told.append(scores.to("cpu", torch.promote_types(scores.dtype, torch.float32)))
-    return torch.cat(told)[np.argsort(np.concatenate(numbers))]
+def in_order(results: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
+    """The results of all batches, sorted by row number, on the CPU and in float32 at least."""
+    numbers, tensors = [], []
+    for rows, tensor in results:
+        numbers.append(rows)
+        tensors.append(tensor.to("cpu", torch.promote_types(tensor.dtype, torch.float32)))
+    return torch.cat(tensors)[np.argsort(np.concatenate(numbers))]
 
 
-def real(told: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, T, …) -> (n, …): without what was computed at padding."""
-    return told.flatten(0, 1) if mask is None else told[mask]
+def real(values: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, T, …) -> (n, …): the values at real tokens, without padding."""
+    return values.flatten(0, 1) if mask is None else values[mask]
+
+
+def refuse_string(texts: object, noun: str = "text") -> None:
+    """A string is itself a sequence of strings of one character each, which is never what was meant."""
+    if isinstance(texts, str | Path):
+        raise DataError(
+            f"expected a list of {noun}s, not the {noun} {str(texts)[:40]!r}", f"put it in a list: [{noun}]"
+        )
+
+
+def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
+    """Row numbers in batches of similar length, longest first, so that memory is at its highest at the start."""
+    rows = sorted((row for row in range(len(ids)) if ids[row] or not skip_empty), key=lambda row: -len(ids[row]))
+    start = 0
+    while start < len(rows):
+        size = max(1, tokens // (width * (len(ids[rows[start]]) + 1)))
+        yield rows[start : start + size]
+        start += size

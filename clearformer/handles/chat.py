@@ -9,22 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from clearformer.errors import CheckpointError, DataError, MachineError
-from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.writer import Writer
 
 
-class Chat(LanguageModel):
-    """The same model; `generate` and `stream` answer what they are asked, rather than continue it."""
+class Chat(Writer):
+    """`generate` and `stream` answer the prompt instead of continuing it."""
 
-    continues = False
+    kind = "a chat model"
 
-    def __init__(self, writer: LanguageModel) -> None:
-        if writer.template is None:
+    def __init__(self, writer: Writer, template: str | None) -> None:
+        if template is None:
             raise CheckpointError(f"{writer.name} has no chat template: it only continues text", "leave --chat out")
-        super().__init__(writer.model, writer.tokenizer, writer.decode, writer.name, template=writer.template)
+        super().__init__(writer.model, writer.tokenizer, writer.decode, writer.name)
+        self.template = template
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt in its turn. It may not name special tokens: they would end the turn, and begin another."""
-        assert self.template is not None
         if named := [token for token in self.tokenizer.specials if token in prompt]:
             raise DataError(f"the prompt spells the special token {named[0]}", "write it in another way")
         text = render(self.template, [{"role": "user", "content": prompt}], self.tokenizer.roles)

@@ -15,7 +15,8 @@ from math import exp
 from typing import Protocol, runtime_checkable
 
 from clearformer.errors import DataError
-from clearformer.handles.language_model import Continuation, Score
+from clearformer.handles.scorer import Score
+from clearformer.handles.writer import Continuation
 
 GAP = "___"
 PROPOSALS = 192  # continuations drawn to find words in; the same ones each time
@@ -61,8 +62,8 @@ def fill(model: Judge | BothSided, text: str, n: int = 5, candidates: Iterable[s
         raise DataError(f"{text!r} has {count}", f"write {GAP} for the missing word")
     at = len(left.split())
     if isinstance(model, BothSided):
-        found = model.propose(left, right) if candidates is None else model.weigh(left, right, candidates)
-        return shared([(left + word + right, word, at) for word, _ in found], [logprob for _, logprob in found])[:n]
+        weighed = model.propose(left, right) if candidates is None else model.weigh(left, right, candidates)
+        return shared([(left + word + right, word, at) for word, _ in weighed], [logprob for _, logprob in weighed])[:n]
     words = list(candidates) if candidates is not None else propose(model, [left])[0]
     return ranked(model, [(left + word + right, word, at) for word in words])[:n]
 
@@ -72,24 +73,24 @@ def repair(model: Judge | BothSided, text: str, n: int = 5) -> list[Filling]:
     words = text.split()
     sides = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(len(words) + 1)]
     if isinstance(model, BothSided):
-        found = [[word for word, _ in model.propose(f"{a} ".lstrip(), f" {b}".rstrip(), PER_PLACE)] for a, b in sides]
+        added = [[word for word, _ in model.propose(f"{a} ".lstrip(), f" {b}".rstrip(), PER_PLACE)] for a, b in sides]
     else:
-        found = propose(model, [left for left, _ in sides])
-    options = [(" ".join([*words[:i], word, *words[i:]]), word, i) for i, some in enumerate(found) for word in some]
+        added = propose(model, [left for left, _ in sides])
+    options = [(" ".join([*words[:i], word, *words[i:]]), word, i) for i, some in enumerate(added) for word in some]
     return ranked(model, options)[:n]
 
 
 def propose(model: Judge, lefts: Sequence[str], n: int = PROPOSALS) -> list[list[str]]:
     """Words that the model would say after each text, whole ones only: something must come after them."""
     prompts = [left.rstrip() for left in lefts]
-    told = model.generate(prompts, n=n, seed=0, temperature=1.0, max_new=12)
-    return [sorted({word for one in some if (word := first_word(one.text))}) for some in told]
+    continuations = model.generate(prompts, n=n, seed=0, temperature=1.0, max_new=12)
+    return [sorted({word for one in some if (word := first_word(one.text))}) for some in continuations]
 
 
 def first_word(text: str) -> str | None:
     """The first word of a continuation; None if it may go on, or if it is the rest of a word begun before."""
-    found = re.match(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*)(?=[\s.,;:!?])", text)
-    return found[1] if found else None
+    match = re.match(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*)(?=[\s.,;:!?])", text)
+    return match[1] if match else None
 
 
 def ranked(model: Judge | BothSided, options: Sequence[tuple[str, str, int]]) -> list[Filling]:

@@ -1,4 +1,4 @@
-"""Pictures in, codes out, and pictures again: an autoencoder with its [image]."""
+"""An image autoencoder with its [image]: images to codes, and codes to images."""
 
 import numpy as np
 from torch import Tensor
@@ -10,12 +10,15 @@ from clearformer.handles.image_model import ImageModel
 class ImageAutoencoder(ImageModel):
     """`load` makes one from the run folder of an autoencoder; its vectors are codes."""
 
+    kind = "an image autoencoder"
+    verbs = ("evaluate", "embed", "plot")
+
     def reconstruct(self, pixels: np.ndarray) -> Tensor:
-        """uint8 (N, C, size, size) -> what is made of their codes, in 0 … 1 where the network is right."""
+        """uint8 (N, C, size, size) -> reconstructions in 0 … 1, as far as the network keeps to that range."""
         return self.image.restore(self.read(self.model, pixels))
 
     def errors(self, pixels: np.ndarray) -> Tensor:
-        """The mean of (x̂ − x)² over each picture, (N,); pixels have a spread of 1."""
+        """The mean of (x̂ − x)² over each image, (N,); pixels are normalised to a standard deviation of 1."""
         return self.read(self.error, pixels)
 
     def error(self, batch: ImageBatch) -> Tensor:

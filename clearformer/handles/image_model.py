@@ -1,8 +1,8 @@
-"""What every handle for pictures has: a network that sees, and its [image]; files in, vectors out."""
+"""The base of handles for images: a network and its [image]; files in, vectors out."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,44 +11,50 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
+from clearformer.handles.batching import refuse_string
+from clearformer.handles.handle import Handle
 
-BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers read at once,
-Seen = str | Path | np.ndarray  # a file, or what `ImageModel.open` makes of it
-ROWS = 1024  # of so many pictures at most: what networks make of small ones is large
+BUDGET = {"cuda": 2**24, "cpu": 2**21}  # numbers in a batch,
+ROWS = 1024  # and images in it, at most: the activations of small images are large
+Image = str | Path | np.ndarray  # a file, or the pixels that `ImageModel.open` reads from it
 
 
-class ImageModel:
-    """`classes` are those that it was trained on. `unit` makes every vector of length 1."""
+class ImageModel(Handle):
+    """`classes` are the ones it was trained on. `unit` scales every vector to length 1."""
+
+    kind = "an image model"
+    verbs: ClassVar[tuple[str, ...]] = ("embed", "plot")
 
     def __init__(
         self, model: nn.Module, image: ImageConfig, classes: Sequence[str], name: str = "model", unit: bool = False
     ) -> None:
-        self.model: Any = model
-        self.model.eval()
-        self.image, self.classes, self.name, self.unit = image, list(classes), name, unit
+        super().__init__(model, name)
+        self.image, self.classes, self.unit = image, list(classes), unit
 
-    def embed(self, pictures: Sequence[Seen]) -> Tensor:
-        """What the head reads of each file, (N, D) on the CPU."""
-        return self.vectors(self.pixels(pictures)) if pictures else torch.empty(0, 0)
+    def embed(self, images: Sequence[Image]) -> Tensor:
+        """The input of the network's head for each file, (N, D) on the CPU."""
+        refuse_string(images, "file")
+        return self.vectors(self.pixels(images)) if images else torch.empty(0, 0)
 
     def vectors(self, pixels: np.ndarray) -> Tensor:
-        """The same of pixels, uint8 (N, C, size, size)."""
-        found = self.read(self.model.hidden, pixels)
-        return F.normalize(found, dim=-1) if self.unit else found
+        """The same for pixels, uint8 (N, C, size, size)."""
+        vectors = self.read(self.model.hidden, pixels)
+        return F.normalize(vectors, dim=-1) if self.unit else vectors
 
-    def pixels(self, pictures: Sequence[Seen]) -> np.ndarray:
+    def pixels(self, images: Sequence[Image]) -> np.ndarray:
         """Files as the network reads them: uint8 (N, C, size, size)."""
-        return np.stack([one if isinstance(one, np.ndarray) else self.open(one) for one in pictures])
+        refuse_string(images, "file")
+        return np.stack([image if isinstance(image, np.ndarray) else self.open(image) for image in images])
 
-    def open(self, picture: str | Path) -> np.ndarray:
-        """One of them: uint8 (C, size, size)."""
+    def open(self, file: str | Path) -> np.ndarray:
+        """One file as the network reads it: uint8 (C, size, size)."""
         from clearformer.data.fitting import fitted
-        from clearformer.data.images import open_picture
+        from clearformer.data.images import open_image
 
-        return fitted(open_picture(Path(picture)), self.image)
+        return fitted(open_image(Path(file)), self.image)
 
     def batch(self, pixels: np.ndarray) -> ImageBatch:
-        """uint8 (N, C, size, size), all at once, on the network's device and as it reads them."""
+        """uint8 (N, C, size, size), all at once, normalised and on the network's device."""
         weight = next(self.model.parameters())
         return ImageBatch(self.image.normalise(torch.from_numpy(pixels).to(weight.device), weight.dtype))
 
@@ -60,14 +66,14 @@ class ImageModel:
 def read_pixels(
     compute: Callable[[ImageBatch], Tensor], pixels: np.ndarray, image: ImageConfig, weight: Tensor
 ) -> Tensor:
-    """compute(batch) (B, …) of every picture: uint8 (N, C, Y, X) -> (N, …) on the CPU, in float32 at least.
+    """compute(batch) (B, …) for every image: uint8 (N, C, Y, X) -> (N, …) on the CPU, in float32 at least.
 
-    `weight` is any of the network's: pictures come to its device, in its type.
+    `weight` is any parameter of the network: images are moved to its device and type.
     """
-    found = []
+    results = []
     n_rows = min(ROWS, max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size))
     for start in range(0, len(pixels), n_rows):
-        some = torch.from_numpy(pixels[start : start + n_rows]).to(weight.device)
-        told = compute(ImageBatch(image.normalise(some, weight.dtype)))
-        found.append(told.to(torch.promote_types(told.dtype, torch.float32)))
-    return torch.cat(found).cpu()
+        rows = torch.from_numpy(pixels[start : start + n_rows]).to(weight.device)
+        result = compute(ImageBatch(image.normalise(rows, weight.dtype)))
+        results.append(result.to(torch.promote_types(result.dtype, torch.float32)))
+    return torch.cat(results).cpu()

@@ -11,17 +11,17 @@ to guess from the others.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
-from clearformer.data.framed import no_mask, word_starts
+from clearformer.data.masked_rows import no_mask, word_starts
 from clearformer.errors import DataError
 from clearformer.generation.decode import NEVER, widen
-from clearformer.handles.language_model import Score
-from clearformer.handles.translator import by_length, refuse_string
+from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.scorer import Score, Scorer
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
@@ -38,19 +38,18 @@ class Row(NamedTuple):
     place: int
 
 
-class MaskedModel:
+class MaskedModel(Scorer):
     """`load` makes one from a run folder."""
+
+    kind = "a masked language model"
+    verbs = ("score", "fill", "repair", "embed", "evaluate", "plot")
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
         if tokenizer.mask_id is None:
             raise no_mask()
-        self.model: Any = model.eval()
-        self.tokenizer, self.name, self.mask_id = tokenizer, name, tokenizer.mask_id
+        super().__init__(model, name)
+        self.tokenizer, self.mask_id = tokenizer, tokenizer.mask_id
         self.before, self.after = tokenizer.frame()
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
@@ -84,23 +83,23 @@ class MaskedModel:
         totals = [0.0] * len(words)
         for owner, logprob in zip(owners, self.ask(rows, wanted)):
             totals[owner] += logprob
-        return sorted(zip(words, totals), key=lambda found: -found[1])
+        return sorted(zip(words, totals), key=lambda entry: -entry[1])
 
     @torch.inference_mode()
     def propose(self, left: str, right: str, n: int = 50) -> list[tuple[str, float]]:
         """The likeliest n words between left and right, of one piece, two or three, with their log-probabilities."""
         ids, places = self.locate(left, STANDING_IN, right)
         begin, end = places[0], places[-1] + 1
-        found: dict[str, float] = {}
+        words: dict[str, float] = {}
         for width in range(1, PIECES + 1):
             frame = ids[:begin], ids[end:]
             if len(frame[0]) + width + len(frame[1]) > self.model.config.max_length:
                 break
             for pieces, logprob in self.search(*frame, width, n):
                 word = self.tokenizer.decode([pieces])[0].strip()
-                if WORD.fullmatch(word) and logprob > found.get(word, NEVER):
-                    found[word] = logprob
-        return sorted(found.items(), key=lambda entry: -entry[1])[:n]
+                if WORD.fullmatch(word) and logprob > words.get(word, NEVER):
+                    words[word] = logprob
+        return sorted(words.items(), key=lambda entry: -entry[1])[:n]
 
     def search(self, left: list[int], right: list[int], width: int, n: int) -> list[tuple[list[int], float]]:
         """The best n words of `width` pieces in a gap, found from left to right: the first begins it, others go on."""

@@ -1,31 +1,40 @@
-"""A translator, or a T5, as a writer: what it is asked goes to the encoder, what it writes stands by itself.
+"""A translator or a T5 that generates as a language model does: the prompt goes to the encoder.
 
 x_1 … x_n EOS   ->  encoder
-BOS             ->  decoder, which goes on from there as a language model does from its prompt
+BOS             ->  decoder, which continues from there
 """
 
+from collections.abc import Callable
+
+from torch import nn
+
 from clearformer.generation.decode import DecodeConfig
-from clearformer.handles.language_model import LanguageModel
-from clearformer.handles.translator import Translator
+from clearformer.handles.writer import Writer
+from clearformer.text import Tokenizer
 
 
-class Reply(LanguageModel):
-    """The same model; `generate` and `stream` sample, stop and stream as those of a language model do."""
+class EncoderDecoderWriter(Writer):
+    """`encode` gives the source with its EOS, for the encoder, and the decoder's first token."""
 
-    continues = False
+    kind = "an encoder–decoder"
 
-    def __init__(self, translator: Translator) -> None:
-        super().__init__(translator.model, translator.target_tokenizer, translator.decode, translator.name)
-        self.translator = translator
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        decode: DecodeConfig,
+        name: str,
+        encode: Callable[[str], list[int]],
+    ) -> None:
+        super().__init__(model, tokenizer, decode, name)
+        self.encode_prompt = encode
 
     def encode(self, prompt: str) -> list[int]:
-        """The source and its EOS, which the encoder reads, and what the decoder begins with."""
-        [ids] = self.translator.encode_sources([prompt])
-        return [*ids, self.translator.source_tokenizer.eos_id, self.translator.start_id]
+        return self.encode_prompt(prompt)
 
     def before(self, prompt: list[int]) -> list[int]:
         return []
 
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
-        """The decoder's positions are its own."""
+        """The decoder has positions of its own, which the prompt does not use up."""
         return min(decode.max_new, int(self.model.config.max_length))

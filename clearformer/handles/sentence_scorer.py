@@ -1,31 +1,29 @@
-"""A judge of sentences that has learnt to tell real ones from ones with a word wrong (objectives/sentence_score.py)."""
+"""A model trained to tell real sentences from ones with a wrong word (objectives/sentence_score.py)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.generation.decode import widen
-from clearformer.handles.language_model import Score
-from clearformer.handles.translator import by_length, refuse_string
+from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.scorer import Score, Scorer
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
 BUDGET = 4096  # tokens computed at once
 
 
-class SentenceScorer:
+class SentenceScorer(Scorer):
     """`load` makes one from a run folder."""
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
-        self.model: Any = model.eval()
-        self.tokenizer, self.name = tokenizer, name
+    kind = "a sentence scorer"
+    verbs = ("score", "evaluate")
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
+        super().__init__(model, name)
+        self.tokenizer = tokenizer
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:

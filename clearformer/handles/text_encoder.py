@@ -1,4 +1,4 @@
-"""Text in, a vector out: the mean of what a network makes of the tokens (Reimers & Gurevych 2019).
+"""A text encoder: the vector of a text is the mean of the network's outputs at its tokens (Reimers & Gurevych 2019).
 
 e = Σ_t m_t h_t / Σ_t m_t, over real tokens; e / |e| where vectors are compared by their angle
 """
@@ -10,14 +10,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
-from clearformer.handles.batching import read_texts
-from clearformer.handles.text_model import Reader
+from clearformer.handles.alignment import Alignment, record_self_attention
+from clearformer.handles.batching import read_texts, refuse_string
+from clearformer.handles.text_model import TextModel
 from clearformer.models.classifier import pool_mean, read
 from clearformer.text import Tokenizer
 
 
-class TextEncoder(Reader):
-    """`load_encoder` makes one of a run folder or a published model. `unit` makes every vector of length 1."""
+class TextEncoder(TextModel):
+    """`load_encoder` makes one of a run folder or a published model. `unit` scales every vector to length 1."""
+
+    kind = "a text encoder"
+    verbs = ("embed", "plot")
 
     def __init__(
         self,
@@ -31,7 +35,8 @@ class TextEncoder(Reader):
         self.unit = unit
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """(N, D) on the CPU, in float32 at least. What is longer than the model reads is cut."""
+        """(N, D) on the CPU, in float32 at least. A text longer than the model reads is cut."""
+        refuse_string(texts)
         if not texts:
             return torch.empty(0, int(self.model.config.d_model))
         vectors = read_texts(self.pooled, self.tokenizer, texts, None, self.max_tokens, self.device)
@@ -39,3 +44,10 @@ class TextEncoder(Reader):
 
     def pooled(self, batch: EncoderBatch) -> Tensor:
         return pool_mean(read(self.model, batch), batch.mask)
+
+    def self_attention(self, text: str) -> Alignment:
+        """Self-attention of every layer over the text and its special tokens."""
+        [ids], _ = self.tokenizer.framed([text], max_tokens=self.max_tokens)
+        batch = EncoderBatch(torch.tensor([ids], device=self.device))
+        pieces = self.tokenizer.pieces(ids)
+        return record_self_attention(self.model, lambda: read(self.model, batch), pieces, self.name)

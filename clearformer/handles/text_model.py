@@ -1,21 +1,20 @@
-"""What every handle of this room has: a network that reads, its tokenizer, and how much it reads of a text."""
+"""The base of handles that read a text as a whole: classifiers, taggers and text encoders."""
 
 from typing import Any
 
-import torch
 from torch import nn
 
+from clearformer.handles.handle import Handle
 from clearformer.text import Tokenizer
 
 
-class Reader:
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model", max_tokens: int | None = None):
-        self.model: Any = model
-        self.model.eval()
-        self.tokenizer, self.name = tokenizer, name
-        config: Any = model.config
-        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)
+class TextModel(Handle):
+    """A network and its tokenizer. `max_tokens` bounds how much of a text is read; the network's positions do, too."""
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+    def __init__(
+        self, model: nn.Module, tokenizer: Tokenizer, name: str = "model", max_tokens: int | None = None
+    ) -> None:
+        super().__init__(model, name)
+        config: Any = model.config
+        self.tokenizer = tokenizer
+        self.max_tokens: int = min(max_tokens or config.max_length, config.max_length)

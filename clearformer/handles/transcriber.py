@@ -1,11 +1,10 @@
-"""Recordings in, what is said in them out, word by word with the seconds."""
+"""Recordings to text, word by word with their times in seconds."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,8 @@ from clearformer.data.recordings import pad_sounds
 from clearformer.data.sound import SoundConfig, SoundFrontend
 from clearformer.data.wav import read_sound
 from clearformer.generation.best_path import Said, best_path
+from clearformer.handles.batching import refuse_string
+from clearformer.handles.handle import Handle
 from clearformer.text import Tokenizer
 
 SECONDS = 120  # of sound computed at once, padding included
@@ -37,28 +38,28 @@ class Transcript:
     words: list[Word]
 
 
-class Transcriber:
+class Transcriber(Handle):
     """`load` makes one from the run folder of a training on recordings."""
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, sound: SoundConfig, name: str = "model") -> None:
-        self.model: Any = model.eval()
-        self.tokenizer, self.sound, self.name = tokenizer, sound, name
-        self.ear = SoundFrontend(sound).eval()
+    kind = "a speech recogniser"
+    verbs = ("transcribe", "evaluate")
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, sound: SoundConfig, name: str = "model") -> None:
+        super().__init__(model, name)
+        self.tokenizer, self.sound = tokenizer, sound
+        self.ear = SoundFrontend(sound).eval()
 
     def transcribe(self, sounds: Sequence[str | Path | np.ndarray]) -> list[Transcript]:
         """WAV files, or samples (N,) int16 at the model's own rate."""
+        refuse_string(sounds, "file")
         ready = [sound if isinstance(sound, np.ndarray) else self.open(sound) for sound in sounds]
         lengths = np.array(list(map(len, ready)), "int64")
         order = np.argsort(lengths, kind="stable")
-        told: dict[int, Transcript] = {}
+        transcripts: dict[int, Transcript] = {}
         for index in np.split(order, cut(lengths[order], SECONDS * self.sound.rate)) if ready else []:
             logits, n = self.scores(pad_sounds([ready[i] for i in index]))
-            told |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
-        return [told[i] for i in range(len(ready))]
+            transcripts |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
+        return [transcripts[i] for i in range(len(ready))]
 
     def open(self, sound: str | Path) -> np.ndarray:
         """A WAV file's samples (N,) int16, at the model's own rate."""
@@ -78,6 +79,6 @@ class Transcriber:
             text += piece
             owners += [said] * len(piece)
         moment = self.sound.hop * prod(self.model.config.strides)  # seconds
-        words = [(found[0], owners[found.start()], owners[found.end() - 1]) for found in re.finditer(r"\S+", text)]
+        words = [(match[0], owners[match.start()], owners[match.end() - 1]) for match in re.finditer(r"\S+", text)]
         timed = [Word(word, round(first.start * moment, 3), round(last.end * moment, 3)) for word, first, last in words]
         return Transcript(" ".join(word for word, _, _ in words), timed)

@@ -14,13 +14,18 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch, pad_source
-from clearformer.data.sources import posed
+from clearformer.data.pairs import posed
 from clearformer.data.store import Ragged
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
 from clearformer.generation.sampling import dice, sampler
 from clearformer.generation.scoring import target_logprobs
+from clearformer.handles.alignment import Alignment, record_self_attention
+from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.handle import Handle
+from clearformer.handles.reply import EncoderDecoderWriter
+from clearformer.handles.scorer import Score, likeliest_first
 from clearformer.layers.backends import recording
 from clearformer.text import Tokenizer
 
@@ -35,22 +40,11 @@ class Translation:
     tokens: list[int]
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """Where the decoder looked while it wrote: pattern (L, H, T, S), rows are target pieces with EOS."""
-
-    source: list[str]
-    target: list[str]
-    pattern: Tensor
-
-    def links(self) -> list[tuple[int, int]]:
-        """(source piece, target piece) pairs: for each target piece the source piece most looked at, EOS left out."""
-        looks = self.pattern.mean((0, 1))[:-1, :-1]  # (T − 1, S − 1)
-        return [] if looks.numel() == 0 else [(int(s), t) for t, s in enumerate(looks.argmax(1))]
-
-
-class Translator:
+class Translator(Handle):
     """`load` makes one from a run folder. `prefix` names the task before every source, as the training did."""
+
+    kind = "a translator"
+    verbs = ("translate", "generate", "score", "evaluate", "neighbours", "plot")
 
     def __init__(
         self,
@@ -61,13 +55,9 @@ class Translator:
         name: str = "model",
         prefix: str = "",
     ) -> None:
-        self.model: Any = model.eval()
+        super().__init__(model, name)
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
-        self.decode, self.name, self.prefix = decode or DecodeConfig(), name, prefix
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        self.decode, self.prefix = decode or DecodeConfig(), prefix
 
     @property
     def start_id(self) -> int:
@@ -105,9 +95,9 @@ class Translator:
         results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
             numbers = [first + row for row in rows]
-            for row, found in zip(rows, self.search([ids[row] for row in rows], decode, n, seed, numbers)):
-                plain = self.target_tokenizer.decode([h.tokens for h in found[:n]])
-                results[row] = [Translation(t, h.score, h.logprob, h.tokens) for t, h in zip(plain, found)]
+            for row, hypotheses in zip(rows, self.search([ids[row] for row in rows], decode, n, seed, numbers)):
+                plain = self.target_tokenizer.decode([h.tokens for h in hypotheses[:n]])
+                results[row] = [Translation(t, h.score, h.logprob, h.tokens) for t, h in zip(plain, hypotheses)]
         return results
 
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
@@ -149,21 +139,52 @@ class Translator:
                 results[row] = value
         return results
 
+    def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
+        """The scores of the texts as translations of `source`, the likeliest first. EOS counts, closed or not."""
+        if source is None:
+            raise ConfigError(
+                f"{self.name} is {self.kind}: it scores texts as translations of a source", "give it with --source"
+            )
+        logprobs = self.score([source] * len(texts), texts)
+        counts = [len(ids) + 1 for ids in self.target_tokenizer.encode(list(texts))]
+        return likeliest_first(Score(*row) for row in zip(texts, logprobs, counts))
+
+    def writer(self, chat: bool = False) -> EncoderDecoderWriter:
+        """The model with a language model's ways to generate: sampling, stop strings, streaming."""
+        if chat:
+            raise CheckpointError(f"{self.name} is {self.kind}: it has no chat template", "leave --chat out")
+        return EncoderDecoderWriter(self.model, self.target_tokenizer, self.decode, self.name, self.encode_prompt)
+
+    def encode_prompt(self, prompt: str) -> list[int]:
+        """The source with its EOS, for the encoder, and the decoder's first token."""
+        return [*self.encode_sources([prompt])[0], self.source_tokenizer.eos_id, self.start_id]
+
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
-        """Where every layer and head looked while `target` was decoded from `source`."""
+        """Cross-attention of every layer and head while `target` is decoded from `source`; both end in EOS."""
         pair = self.encode_sources([source])[0], self.encode(self.target_tokenizer, [target])[0]
-        looks = getattr(self.model, "looks", None)  # a model may tell by itself
-        found = looks(self.batch([pair])) if looks is not None else recorded(self.model, self.batch([pair]))
-        if found is None:
+        looks = getattr(self.model, "looks", None)  # a model may compute its own
+        patterns = looks(self.batch([pair])) if looks is not None else recorded(self.model, self.batch([pair]))
+        if patterns is None:
             raise ConfigError(
                 f"{self.name} does not attend, so nothing can be aligned", "a Transformer does, and bahdanau"
             )
-        (pattern,) = found  # (L, H, T, S)
+        (pattern,) = patterns  # (L, H, T, S)
         return Alignment(
             [*self.source_tokenizer.pieces(pair[0]), "<eos>"],
             [*self.target_tokenizer.pieces(pair[1]), "<eos>"],
             pattern,
+        )
+
+    def self_attention(self, text: str) -> Alignment:
+        """Self-attention of the encoder over a source text and its EOS."""
+        ids = [*self.encode_sources([text])[0], self.source_tokenizer.eos_id]
+        tokens = torch.tensor([ids], device=self.device)
+        return record_self_attention(
+            getattr(self.model, "encoder", nn.Module()),
+            lambda: self.model.start(tokens, None),
+            self.source_tokenizer.pieces(ids),
+            self.name,
         )
 
     def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
@@ -201,26 +222,14 @@ class Translator:
 
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
-    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None of what does not attend."""
+    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None if it has no attention.
+
+    A learned prefix has no column: rows sum to what it leaves to the source.
+    """
     with recording(getattr(model, "decoder", nn.Module())) as recorders:
         if not recorders:
             return None
         model(batch)
     across = recorders[1::2]  # each block attends to itself first
-    return torch.stack([recorder.record[0] for recorder in across], dim=1)
-
-
-def refuse_string(texts: Iterable[str]) -> None:
-    """A string is a sequence of strings too, of one character each: never what was meant."""
-    if isinstance(texts, str):
-        raise DataError(f"expected a list of texts, not the text {texts[:40]!r}", "put it in a list: [text]")
-
-
-def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
-    """Row numbers in batches of alike lengths, longest first, so that memory is at its highest at the start."""
-    rows = sorted((row for row in range(len(ids)) if ids[row] or not skip_empty), key=lambda row: -len(ids[row]))
-    start = 0
-    while start < len(rows):
-        size = max(1, tokens // (width * (len(ids[rows[start]]) + 1)))
-        yield rows[start : start + size]
-        start += size
+    S = batch.source.size(1)
+    return torch.stack([recorder.record[0][..., -S:] for recorder in across], dim=1)

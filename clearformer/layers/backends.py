@@ -2,19 +2,24 @@
 
 FusedCore        torch's scaled_dot_product_attention          speed
 RecordingCore    another core, and the pattern beside it       sight
+
+A core may wrap another, kept as `.core`, and change what it is given. What watches or edits the computation goes inside
+all wrappers: `swapped` puts it there in every layer, and takes it out again.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from math import sqrt
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core, MultiHeadAttention, pattern
 from clearformer.layers.masks import Mask
 
@@ -86,9 +91,18 @@ def without_cudnn(*args: Any, **settings: Any) -> Tensor:
 
 
 class RecordingCore:
-    """Another core's result, and beside it the pattern, kept on `record`: attention on demand, fused kernel kept."""
+    """Another core's result, and beside it the pattern, kept on `record`: attention on demand, fused kernel kept.
+
+    It sees the keys that it is given. A wrapper outside it may add some before the real ones, a learned prefix, say:
+    the pattern has columns for them, and the real keys, the last columns, get less than the whole of a row.
+    """
 
     def __init__(self, core: Core) -> None:
+        if innermost(core) is not core:
+            raise ConfigError(
+                f"a recorder around {type(core).__name__} would miss what that shows the core inside it",
+                "record inside: rewrap(core, RecordingCore(innermost(core)))",
+            )
         self.core, self.record = core, list[Tensor]()
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
@@ -102,16 +116,44 @@ class RecordingCore:
         return self.core(q, k, v, lowered, bias, scale, dropout)
 
 
+def innermost(core: Core) -> Core:
+    """The core that computes. One that wraps another holds it as `.core`."""
+    return innermost(core.core) if hasattr(core, "core") else core
+
+
+def rewrap(core: Core, inner: Core) -> Core:
+    """The wrappers of `core` around `inner` instead of the innermost; they are copied, and `core` stays as it is.
+
+    rewrap(PrefixCore(FusedCore()), RecordingCore(FusedCore()))   PrefixCore(RecordingCore(FusedCore()))
+    """
+    if not hasattr(core, "core"):
+        return inner
+    wrapper: Any = copy(core)
+    wrapper.core = rewrap(core.core, inner)
+    return wrapper
+
+
+C = TypeVar("C", bound=Core)
+
+
 @contextmanager
-def recording(model: nn.Module) -> Iterator[list[RecordingCore]]:
-    """Inside the block every attention layer of the model records, in their order."""
+def swapped(model: nn.Module, change: Callable[[Core], C]) -> Iterator[list[C]]:
+    """Inside the block every attention layer of the model computes with `change(its innermost core)`, given in order.
+
+    Wrappers stay around them, so that a changed core sees what is really computed with.
+    """
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     cores = [layer.core for layer in layers]  # each its own: a tuned layer may have one like no other's
-    recorders = [RecordingCore(core) for core in cores]
+    changed = [change(innermost(core)) for core in cores]
     try:
-        for layer, recorder in zip(layers, recorders):
-            layer.core = recorder
-        yield recorders
+        for layer, core, inner in zip(layers, cores, changed):
+            layer.core = rewrap(core, inner)
+        yield changed
     finally:
         for layer, core in zip(layers, cores):
             layer.core = core
+
+
+def recording(model: nn.Module) -> AbstractContextManager[list[RecordingCore]]:
+    """Inside the block every attention layer of the model records, in their order."""
+    return swapped(model, RecordingCore)

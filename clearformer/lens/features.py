@@ -1,32 +1,32 @@
-"""What one layer makes of a picture: its maps, those that differ most from place to place first."""
+"""The feature maps of one layer for one image, those of the highest variance first."""
 
 from typing import Any
 
 import torch
 
-from clearformer.data.album import Album
+from clearformer.data.image_sample import ImageSample
 from clearformer.handles.image_model import ImageModel
 from clearformer.lens.maps import laid_out, maps_of, pick
 from clearformer.lens.shown import shown
 
-MOST = 31  # maps shown, beside the picture
+MOST = 31  # maps shown, beside the image
 
 
 @torch.no_grad()
-def look(eye: ImageModel, album: Album, layer: str | None = None) -> dict[str, Any]:
-    """The numbers that `clearformer plot features` draws, of the first picture; the first layer if none is named."""
-    found, _ = maps_of(eye.model, eye.batch(album.pixels[:1]))
-    name = pick(found, layer, 0)
-    maps = laid_out(found[name])[0].float()  # (C, Y, X)
+def look(handle: ImageModel, sample: ImageSample, layer: str | None = None) -> dict[str, Any]:
+    """The numbers that `clearformer plot features` draws, of the first image; by default the first layer."""
+    maps_by_layer, _ = maps_of(handle.model, handle.batch(sample.pixels[:1]))
+    name = pick(maps_by_layer, layer, 0)
+    maps = laid_out(maps_by_layer[name])[0].float()  # (C, Y, X)
     order = maps.flatten(1).var(1).argsort(descending=True, stable=True)[:MOST]
     C, Y, X = maps.shape
-    label = album.labels[0]
+    label = sample.labels[0]
     shares = f"All {C}" if C <= MOST else f"{MOST} of the {C}"
     return {
-        "title": f"{shares} maps of {eye.name}'s {name}, {Y}×{X}",
+        "title": f"{shares} maps of {handle.name}'s {name}, {Y}×{X}",
         "layer": name,
-        "layers": list(found),
+        "layers": list(maps_by_layer),
         "channels": order.tolist(),
-        "tiles": [shown(album.pixels[:1])[0], *maps[order].tolist()],
-        "captions": [f"picture: {label}" if label else "picture", *(str(channel) for channel in order.tolist())],
+        "tiles": [shown(sample.pixels[:1])[0], *maps[order].tolist()],
+        "captions": [f"image: {label}" if label else "image", *(str(channel) for channel in order.tolist())],
     }

@@ -1,4 +1,4 @@
-"""What a network looks for first: the filters of its first convolution, as the pictures that excite them most."""
+"""The filters of the first convolution of a network: the inputs that excite them most."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from clearformer.lens.shown import shown
 MOST = 64  # filters shown
 
 
-def look(eye: ImageModel) -> dict[str, Any]:
-    """The numbers that `clearformer plot filters` draws: each filter from its lowest weight, black, to its highest."""
-    found = {name: module for name, module in eye.model.named_modules() if isinstance(module, nn.Conv2d)}
-    if not found:
-        raise ConfigError(f"{eye.name} has no filters", "choose a network with convolutions or patches")
-    name, conv = next(iter(found.items()))
+def look(handle: ImageModel) -> dict[str, Any]:
+    """The numbers that `clearformer plot filters` draws, each filter scaled from its lowest weight to its highest."""
+    convolutions = {name: module for name, module in handle.model.named_modules() if isinstance(module, nn.Conv2d)}
+    if not convolutions:
+        raise ConfigError(f"{handle.name} has no filters", "choose a network with convolutions or patches")
+    name, conv = next(iter(convolutions.items()))
     weights = conv.weight.detach().float().cpu().numpy()  # (O, C, F, F)
     low, high = (edge(weights, axis=(1, 2, 3), keepdims=True) for edge in (np.min, np.max))
     tiles = (255 * (weights - low) / np.maximum(high - low, 1e-12)).round().astype("uint8")
     O, C, F, _ = weights.shape
-    if C not in (1, 3):  # what has no colour is shown by its first channel
+    if C not in (1, 3):  # not colours: only the first channel is shown
         tiles = tiles[:, :1]
     return {
-        "title": f"The {O} filters of {eye.name}'s {name}, {F}×{F}" + (f": {MOST} of them" if O > MOST else ""),
+        "title": f"The {O} filters of {handle.name}'s {name}, {F}×{F}" + (f": {MOST} of them" if O > MOST else ""),
         "layer": name,
         "tiles": shown(tiles[:MOST]),
         "captions": [""] * len(tiles[:MOST]),

@@ -1,6 +1,6 @@
-"""Every map that a network makes of pictures, by the name of its layer.
+"""The feature maps of a network, by the name of their layer.
 
-A (B, C, Y, X): what layer A says at each place. The tokens of a Vision Transformer are maps, too, a patch a place.
+A map is (B, C, Y, X). The tokens of a Vision Transformer are maps, too: each patch is a place.
 """
 
 from math import isqrt
@@ -15,19 +15,19 @@ from clearformer.layers.conv import Conv
 
 
 def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
-    """What each layer returns on the way to what the head reads, in the order in which they are done; and that, (B, D).
+    """The output of each layer, in the order of computation, and the vectors that the head reads, (B, D).
 
-    A convolution counts with its norm and relu. What only hands on another's map does not count, nor does what has a
-    single place left.
+    A convolution counts together with its norm and relu. A layer that returns its input, or a map of a single place,
+    does not count.
     """
-    found: dict[str, Tensor] = {}
+    maps: dict[str, Tensor] = {}
     inside = {part for module in model.modules() if isinstance(module, Conv) for part in module.children()}
 
     def hook(name: str) -> Any:
         def called(module: nn.Module, inputs: Any, output: Any) -> None:
-            is_new = all(output is not other for other in found.values())
+            is_new = all(output is not other for other in maps.values())
             if isinstance(output, Tensor) and is_new and is_map(module, output):
-                found[name] = output
+                maps[name] = output
 
         return called
 
@@ -38,9 +38,9 @@ def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
     finally:
         for handle in handles:
             handle.remove()
-    if not found:
+    if not maps:
         raise ConfigError("no layer of this network makes maps", "choose a network with convolutions or patches")
-    return found, hidden
+    return maps, hidden
 
 
 def is_map(module: nn.Module, output: Tensor) -> bool:
@@ -48,17 +48,17 @@ def is_map(module: nn.Module, output: Tensor) -> bool:
 
 
 def laid_out(tokens: Tensor) -> Tensor:
-    """Tokens (B, T, D) where their patches are, (B, D, Y, X), without a class token; maps as they are."""
+    """Tokens (B, T, D) in the layout of their patches, (B, D, Y, X), without a class token. Maps stay as they are."""
     if tokens.dim() == 4:
         return tokens
     side = isqrt(tokens.size(1))
     return tokens[:, tokens.size(1) - side**2 :].mT.unflatten(2, (side, side))
 
 
-def pick(found: dict[str, Tensor], layer: str | None, usual: int) -> str:
-    """The layer that is asked for, or else the one of this number."""
+def pick(maps: dict[str, Tensor], layer: str | None, default: int) -> str:
+    """The layer of this name, or the one at index `default` if there is no name."""
     if layer is None:
-        return list(found)[usual]
-    if layer not in found:
-        raise ConfigError(f"no layer `{layer}` makes maps", suggest(layer, found))
+        return list(maps)[default]
+    if layer not in maps:
+        raise ConfigError(f"no layer `{layer}` makes maps", suggest(layer, maps))
     return layer

@@ -1,4 +1,4 @@
-"""Pictures as plain numbers, for whoever draws or prints them."""
+"""Images as plain numbers, to draw or print."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ import numpy as np
 
 
 def shown(pixels: np.ndarray) -> list[Any]:
-    """uint8 (N, C, Y, X) -> N pictures (Y, X), of greys, or (Y, X, 3)."""
-    return [picture[0].tolist() if len(picture) == 1 else picture.transpose(1, 2, 0).tolist() for picture in pixels]
+    """uint8 (N, C, Y, X) -> N images: (Y, X) in grey, or (Y, X, 3)."""
+    return [image[0].tolist() if len(image) == 1 else image.transpose(1, 2, 0).tolist() for image in pixels]

@@ -20,10 +20,10 @@ from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import output_size
 from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
-from clearformer.models.pictures import PictureConfig, PictureModel, dense
+from clearformer.models.image_model import ImageModelConfig, PictureModel, dense
 
 
-class AlexNetConfig(PictureConfig):
+class AlexNetConfig(ImageModelConfig):
     """[model] of kind "alexnet". The defaults are the table above."""
 
     kind: Literal["alexnet"] = "alexnet"

@@ -22,7 +22,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import output_size
 from clearformer.layers.init import rectified, xavier
-from clearformer.models.pictures import SquareConfig, laid_out
+from clearformer.models.image_model import SquareConfig, laid_out
 
 
 class AutoencoderConfig(SquareConfig):
@@ -42,6 +42,7 @@ class Autoencoder(nn.Module):
 
     Config = AutoencoderConfig
     task = "reconstruction"
+    batch_class = ImageBatch
 
     def __init__(self, config: AutoencoderConfig) -> None:
         super().__init__()

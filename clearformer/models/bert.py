@@ -59,6 +59,7 @@ class Bert(nn.Module):
 
     Config = BertConfig
     task = "masked-lm"
+    batch_class = EncoderBatch
     heads = ("word_head", "pooler", "next_sentence_head")  # fields of the same names say which there are
 
     def __init__(self, config: BertConfig, core: Core | None = None) -> None:

@@ -39,6 +39,7 @@ class BiRNN(nn.Module):
 
     Config = BiRNNConfig
     task = "masked-lm"
+    batch_class = EncoderBatch
     pooling = "max"
     """What speaks for a text, unless the recipe says otherwise."""
 

@@ -25,7 +25,7 @@ from clearformer.data.batch import EncoderBatch, TextBatch
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core
 from clearformer.layers.init import gaussian
-from clearformer.registry import resolve
+from clearformer.models import MODELS
 
 HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no words are said
 TASKS = ("masked-lm", "causal-lm")  # of the networks that can be read from
@@ -53,7 +53,7 @@ class ClassifierConfig(Config):
             else dict(base)
         )
         try:
-            schema = resolve("model", str(table.setdefault("kind", "bert")))
+            schema: Any = MODELS.resolve(str(table.setdefault("kind", "bert")))
         except ConfigError as error:
             raise ValueError(str(error)) from None
         if getattr(schema, "task", None) not in TASKS:
@@ -80,11 +80,12 @@ class Classifier(nn.Module):
 
     Config = ClassifierConfig
     task = "classification"
+    batch_class = EncoderBatch
 
     def __init__(self, config: ClassifierConfig, core: Core | None = None) -> None:
         super().__init__()
         self.config = config
-        self.base: Any = resolve("model", config.base.kind)(config.base, *([] if core is None else [core]))
+        self.base: Any = MODELS.resolve(config.base.kind)(config.base, *([] if core is None else [core]))
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(config.base.d_model, config.n_classes)
         self.classifier.apply(gaussian)

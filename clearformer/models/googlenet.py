@@ -28,7 +28,7 @@ from clearformer.layers.geometry import output_size
 from clearformer.layers.inception import Inception, Mixture
 from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
-from clearformer.models.pictures import PictureConfig, PictureModel, laid_out
+from clearformer.models.image_model import ImageModelConfig, PictureModel, laid_out
 
 STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
     (
@@ -49,7 +49,7 @@ STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
 )
 
 
-class GoogLeNetConfig(PictureConfig):
+class GoogLeNetConfig(ImageModelConfig):
     """[model] of kind "googlenet". The defaults are the paper's."""
 
     kind: Literal["googlenet"] = "googlenet"

@@ -56,6 +56,7 @@ class GPT(nn.Module):
 
     Config = GPTConfig
     task = "causal-lm"
+    batch_class = TextBatch
 
     def __init__(self, config: GPTConfig, core: Core | None = None) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from clearformer.layers.conv import Conv
 from clearformer.layers.init import rectified
 from clearformer.layers.residual import BlockKind, Residual, Shortcut
-from clearformer.models.pictures import PictureConfig, PictureModel
+from clearformer.models.image_model import ImageModelConfig, PictureModel
 
 
 class Place(NamedTuple):
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return self.stride == 1 and self.c_in == self.c_out
 
 
-class ResNetConfig(PictureConfig):
+class ResNetConfig(ImageModelConfig):
     """[model] of kind "resnet". The defaults are ResNet-50."""
 
     kind: Literal["resnet"] = "resnet"

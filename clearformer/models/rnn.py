@@ -45,6 +45,7 @@ class RNN(nn.Module):
 
     Config = RNNConfig
     task = "causal-lm"
+    batch_class = TextBatch
     carries = True
     """Reads on from batch to batch: `read` takes a state and returns one."""
 

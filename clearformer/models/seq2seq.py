@@ -56,6 +56,7 @@ class Seq2Seq(nn.Module):
 
     Config = Seq2SeqConfig
     task = "translation"
+    batch_class = Batch
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()

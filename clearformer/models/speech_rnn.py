@@ -41,6 +41,7 @@ class SpeechRNN(nn.Module):
 
     Config = SpeechRNNConfig
     task = "ctc"
+    batch_class = SoundBatch
 
     def __init__(self, config: SpeechRNNConfig) -> None:
         super().__init__()

@@ -44,6 +44,7 @@ class SpeechTransformer(nn.Module):
 
     Config = SpeechTransformerConfig
     task = "ctc"
+    batch_class = SoundBatch
 
     def __init__(self, config: SpeechTransformerConfig, core: Core | None = None) -> None:
         super().__init__()

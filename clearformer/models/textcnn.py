@@ -44,6 +44,7 @@ class TextCNN(nn.Module):
 
     Config = TextCNNConfig
     task = "masked-lm"
+    batch_class = EncoderBatch
     pooling = "max"
     """What speaks for a text, unless the recipe says otherwise."""
 

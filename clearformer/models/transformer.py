@@ -55,6 +55,7 @@ class Transformer(nn.Module):
 
     Config = TransformerConfig
     task = "translation"
+    batch_class = Batch
     begins_with = "bos"
     """The role of the token that the decoder reads before it has written any."""
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from clearformer.layers.conv import Conv
 from clearformer.layers.init import rectified
-from clearformer.models.pictures import PictureConfig, PictureModel, dense
+from clearformer.models.image_model import ImageModelConfig, PictureModel, dense
 
 
-class VGGConfig(PictureConfig):
+class VGGConfig(ImageModelConfig):
     """[model] of kind "vgg". The defaults are VGG-16."""
 
     kind: Literal["vgg"] = "vgg"

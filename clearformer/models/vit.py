@@ -19,13 +19,13 @@ from clearformer.layers.backends import FusedCore
 from clearformer.layers.init import gaussian
 from clearformer.layers.patches import Patches
 from clearformer.layers.positions import PositionConfig
-from clearformer.models.pictures import PictureConfig, PictureModel
+from clearformer.models.image_model import ImageModelConfig, PictureModel
 from clearformer.models.stack import StackConfig, build_stack
 
 SHARED = ("d_model", "d_ff", "n_heads", "activation", "norm_eps", "dropout", "attention_dropout", "activation_dropout")
 
 
-class ViTConfig(PictureConfig):
+class ViTConfig(ImageModelConfig):
     """[model] of kind "vit". The defaults are ViT-B/16."""
 
     kind: Literal["vit"] = "vit"

@@ -10,7 +10,7 @@ from clearformer.plots.style import picture
 
 
 def plot_comparison(results: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw what `clearformer.comparison.contest.compare` gives; of several seeds, their mean."""
+    """Draw the results of `clearformer.compare`, averaged over seeds."""
     runs, metric = results["runs"], results["metric"]
     has_lengths = all(run["by_length"] for own in runs.values() for run in own)
     with picture(path, 12 if has_lengths else 8.4, 3.8) as figure:

@@ -24,44 +24,57 @@ LOOKS: dict[str, dict[str, Any]] = {
     "train": {"label": "training", "color": BLUE, "linewidth": 1.2},
     "valid": {"label": "validation", "color": ORANGE, "linewidth": 1.2, "marker": "o", "markersize": 3},
 }
-PANELS = {
-    "Loss": (Line("train", "loss"), Line("valid", "loss")),
-    "BLEU": (Line("valid", "bleu"),),
-    "Perplexity": (Line("valid", "perplexity"),),
-    "Accuracy": (Line("valid", "accuracy"),),
-    "Word error rate": (Line("valid", "wer"),),
-    "Learning rate": (Line("train", "lr"),),
-    "Gradient norm": (Line("train", "grad_norm"),),
-    "Tokens per second": (Line("train", "tokens_per_s"),),
-    "Examples per second": (Line("train", "examples_per_s"),),
-    "Images per second": (Line("train", "images_per_s"),),
-}
+SPEED = "_per_s"  # what the keys of speeds end in
 
 
-def plot_curves(metrics: Sequence[Mapping[str, Any]], path: Path | str) -> Path:
+def plot_curves(
+    metrics: Sequence[Mapping[str, Any]], path: Path | str, panels: Mapping[str, str] | None = None
+) -> Path:
     """Draw the records of a run, the lines of its metrics.jsonl: {"step": 20, "kind": "train", "loss": 6.1, ...}.
 
-    A panel that no record has a value for is left out. The numbers beside titles and lines are the last values.
-    Values that are not finite leave a gap in their line.
+    `panels` gives the title and the key of each validation score to draw, {"BLEU": "bleu"}; every score of the records,
+    titled by its key, if not given. A panel that no record has a value for is left out. The numbers beside titles and
+    lines are the last values. Values that are not finite leave a gap in their line.
     """
-    panels = {
+    found = {
         title: drawn
-        for title, lines in PANELS.items()
+        for title, lines in layout(metrics, panels).items()
         if (drawn := [(line, *points) for line in lines if (points := series(metrics, line))[0]])
     }
-    if not panels:
-        keys = ", ".join(f"{line.kind} {line.key}" for lines in PANELS.values() for line in lines)
-        raise DataError(f"nothing to draw: none of the {len(metrics)} records has a known key", f"known are: {keys}")
-    columns = 2 if len(panels) == 4 else min(len(panels), 3)
-    rows = ceil(len(panels) / columns)
+    if not found:
+        known = f"train loss, valid loss, train lr, train grad_norm, train …{SPEED}, and the scores of valid"
+        raise DataError(f"nothing to draw: none of the {len(metrics)} records has a known key", f"known are: {known}")
+    columns = 2 if len(found) == 4 else min(len(found), 3)
+    rows = ceil(len(found) / columns)
     with picture(path, 3.2 * columns, 2.3 * rows) as figure:
         axes = list(figure.subplots(rows, columns, squeeze=False, sharex=True).flat)
-        for ax, (title, drawn) in zip(axes, panels.items()):
+        for ax, (title, drawn) in zip(axes, found.items()):
             draw_panel(ax, title, drawn)
-        for blank in axes[len(panels) :]:
+        for blank in axes[len(found) :]:
             blank.remove()
         figure.supxlabel("step", fontsize=8, color=MUTED)
     return Path(path)
+
+
+def layout(metrics: Sequence[Mapping[str, Any]], panels: Mapping[str, str] | None) -> dict[str, list[Line]]:
+    """The lines of each panel, in order: the loss, the validation scores, then how the training went."""
+    if panels is None:
+        panels = {key: key for key in keys_of(metrics, "valid")}
+    scores = {title: [Line("valid", key)] for title, key in panels.items() if key != "loss"}
+    speeds = [key for key in keys_of(metrics, "train") if key.endswith(SPEED)]
+    return {
+        "Loss": [Line("train", "loss"), Line("valid", "loss")],
+        **scores,
+        "Learning rate": [Line("train", "lr")],
+        "Gradient norm": [Line("train", "grad_norm")],
+        **{f"{key.removesuffix(SPEED).capitalize()} per second": [Line("train", key)] for key in speeds},
+    }
+
+
+def keys_of(metrics: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    """What the records of one kind measure, in the order of its first appearance."""
+    keys = dict.fromkeys(key for record in metrics if record["kind"] == kind for key in record)
+    return [key for key in keys if key not in ("step", "kind")]
 
 
 def series(metrics: Sequence[Mapping[str, Any]], line: Line) -> tuple[list[int], list[float]]:

@@ -80,5 +80,6 @@ def other_families() -> list[str]:
 
 
 def files() -> dict[str, str]:
-    """Font families and, of each, one upright file."""
-    return {entry.name: entry.fname for entry in fontManager.ttflist if entry.style == "normal"}
+    """Font families and, of each, one upright file, of regular weight if there is one: others may lack letters."""
+    upright = [entry for entry in fontManager.ttflist if entry.style == "normal"]
+    return {entry.name: entry.fname for entry in sorted(upright, key=lambda entry: entry.weight in (400, "normal"))}

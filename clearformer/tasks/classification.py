@@ -1,123 +1,196 @@
-"""Labelled texts to a classifier, judged by how often it is right; or to a regression, judged by how near it comes."""
+"""Labelled texts to a classifier, judged by how often it is right; or to a regression, judged by how close it comes.
 
-import json
+LabelTask is what labelled texts and labelled words (tagging.py) share.
+"""
+
+from abc import abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearformer.checkpoint import RunFolder, write_json, write_text
+from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import TokenBatches
-from clearformer.data.labels import Labelled, LabelRows, number, number_classes
-from clearformer.data.tags import Tagged
+from clearformer.data.corpora import LabelCorpora
+from clearformer.data.labels import Labelled, LabelRows, named_columns, number, number_classes
+from clearformer.data.tags import Tagged, is_tagged
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.labels import score_classes, score_values
 from clearformer.handles.batching import read_rows
-from clearformer.loading.handles import load
-from clearformer.prepare import CLASSES, is_prepared
-from clearformer.recipe import Recipe
-from clearformer.text import Tokenizer, train_tokenizer
-from clearformer.training.distributed import World
-from clearformer.training.feed import Steps
+from clearformer.handles.classifier import Classifier
+from clearformer.handles.text_encoder import TextEncoder
+from clearformer.metric import ACCURACY, LOSS, MACRO_F1, Metric
+from clearformer.objectives.classification import Classification
+from clearformer.tables import Tables
+from clearformer.tasks import LABELS, Given
+from clearformer.tasks.auto.labels import plan_finetune_labels, plan_labels
+from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, refuse_options
+from clearformer.tasks.text_task import text_encoder
+from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.training.journal import console
-from clearformer.training.loop import Validate
-from clearformer.training.precision import autocast
+
+PEARSON = Metric("pearson", "Pearson correlation")
+SPLITS = ("test", "valid", "train")  # in the order that they are stored: with train, all are there
 
 
-class ClassificationTask:
+class RowBatches:
+    """Labelled texts in batches of like length, `tokens` each, padding included."""
+
+    is_drawn = False
+
+    def __init__(self, rows: LabelRows, tokens: int, seed: int, pad_id: int) -> None:
+        self.rows, self.pad_id = rows, pad_id
+        # TokenBatches adds a token to each side of a pair; the frame of a row is counted already.
+        self.batches = TokenBatches(np.stack([rows.tokens.lengths - 1] * 2, axis=1), tokens, seed)
+
+    def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
+        return self.batches.steps(epoch, group)
+
+    def batch(self, rows: np.ndarray, key: tuple[int, int] = (0, 0)) -> EncoderBatch:
+        return self.rows.batch(rows, self.pad_id)
+
+    def count(self, rows: np.ndarray) -> int:
+        return self.rows.count(rows)
+
+
+class LabelTask(Task):
+    flag = LABELS
     unit = "examples"
-    form: type[LabelRows] = LabelRows
+    has_classes = True
+    form: ClassVar[type[LabelRows]]
+    """What is stored."""
+    columns: ClassVar[tuple[str, str]]
+    """The keys of a source that name columns: of the text or words, and of the label."""
 
-    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
-        self.recipe, self.run = self.fitted(recipe), run
-        self.facts: dict[str, Any] = {}
-        self.is_regression = getattr(recipe.data, "regression", False)
-        self.metrics: tuple[str, ...] = ("loss", "pearson") if self.is_regression else ("accuracy", "macro_f1", "loss")
+    def __init__(self, recipe: Tables, run: RunFolder) -> None:
+        super().__init__(recipe, run)
+        self.training_file: list[Any] | None = None
+        self.splits: dict[str, RowBatches] = {}
 
-    def fitted(self, recipe: Recipe) -> Recipe:
-        """The recipe with a model that judges what is labelled."""
-        if recipe.model.pooling == "none":
-            raise ConfigError(
-                'model.pooling = "none" judges every token, but a labelled file says what whole texts are',
-                'choose mean, max, last or another; or, for labelled words, objective.kind = "token-classification"',
-            )
-        return recipe
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return (LOSS, PEARSON) if is_regression(recipe) else (ACCURACY, MACRO_F1, LOSS)
 
-    def prepare(self, base: Any) -> None:
-        """`base` is a model to start from: its tokenizer frames the texts."""
-        if is_prepared(self.run):
-            return
-        recipe, seed = self.recipe, self.recipe.train.seed
-        train = recipe.data.read("train", seed)
+    # --- zero configuration
+
+    @classmethod
+    def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
+        """Labelled texts, or labelled words. Where no columns are given, a header that names them is used."""
+        paths = {split: Path(path) for split, path in given.splits.items()}
+        keys = ("words", "labels") if is_tagged(paths["train"]) else ("text", "label")
+        columns = given_columns(keys, given)
+        return {split: {"path": path, **(columns or named_columns(path))} for split, path in paths.items()}
+
+    @classmethod
+    def plan(cls, request: Request) -> Plan:
+        return plan_labels(request)
+
+    @classmethod
+    def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
+        return plan_finetune_labels(request, start, old)
+
+    # --- from files to a run folder
+
+    def learn(self, base: Pretrained | None, survey: Any) -> None:
+        train = self.read("train")
         if not train:
             raise DataError("there is nothing to train on", "give more examples, or hold out a smaller share")
-        tokenizer = learn_tokenizer(train, recipe) if base is None else base.tokenizer
-        classes = [] if self.is_regression else sorted(set(labels_of(train)))
-        if len(classes) == 1:
+        self.tokenizers = [learn_tokenizer(train, self.recipe.text) if base is None else base.tokenizer]
+        self.classes = [] if is_regression(self.recipe) else sorted(set(labels_of(train)))
+        if len(self.classes) == 1:
             raise DataError(
-                f"every training text has the same label, `{classes[0]}`", "check the label's column, or give more text"
+                f"every training text has the same label, `{self.classes[0]}`",
+                "check the label's column, or give more text",
             )
-        self.run.path.mkdir(parents=True, exist_ok=True)
-        write_text(self.run.path / "tokenizer.json", tokenizer.to_json())
-        write_json(self.run.path / CLASSES, classes)
-        length = min(recipe.data.max_tokens or recipe.model.max_length, recipe.model.max_length)
-        has_test = recipe.data.test is not None or recipe.data.held_out_test > 0
-        for split in ("test", "valid", "train"):  # train comes last: once it is there, everything is
-            if split != "test" or has_test:
-                found = train if split == "train" else recipe.data.read(split, seed)
-                if not found:
-                    raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-                rows = self.form.of(found, answers_of(found, classes, split), tokenizer, length)
-                rows.save(self.run.data / f"{split}.safetensors")
-                console.print(f"{split}: {len(rows):,} texts of {rows.tokens.lengths.mean():.0f} tokens")
 
-    def open(self) -> Recipe:
-        self.tokenizer = Tokenizer.load(self.run.path / "tokenizer.json")
-        self.classes: list[str] = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
-        self.facts = {"tokenizers": [self.tokenizer.fingerprint()], "classes": self.classes}
-        model = self.recipe.model
-        # A model that came from elsewhere may have rows to spare.
-        vocab = max(self.tokenizer.vocab_size, 0 if self.recipe.origin is None else model.vocab)
-        self.recipe = self.recipe.with_model(base=model.base.changed(vocab=vocab), n_classes=len(self.classes) or 1)
-        return self.recipe
+    def read(self, split: str) -> list[Any]:
+        """The examples of a split. The training file is read once, and kept until everything is stored."""
+        data = self.recipe.data
+        if self.training_file is None:
+            self.training_file = list(data.source("train").read())
+        examples: list[Any] = data.read(split, self.recipe.train.seed, self.training_file)
+        return examples
 
-    def rows(self, split: str) -> LabelRows:
-        return self.form.load(self.run.data / f"{split}.safetensors")
+    def settle(self) -> Tables:
+        model, vocab = self.recipe.model, self.tokenizer.vocab_size
+        if self.recipe.origin is not None:  # a published model may have rows to spare
+            vocab = max(vocab, model.vocab)
+        return self.recipe.with_model(base=model.base.changed(vocab=vocab), n_classes=len(self.classes or []) or 1)
 
-    def describe(self, world: World) -> str:
-        steps, rows = RowSteps(self.rows("train"), self.recipe, self.tokenizer.pad_id, world), self.rows("train")
-        what = f"{len(self.classes)} classes" if self.classes else "a value each"
-        return f"{len(rows):,} training texts, {what}, {steps.count(0):,} steps an epoch"
+    def store(self) -> None:
+        data, room = self.recipe.data, self.recipe.model.max_length
+        assert self.classes is not None
+        for split in SPLITS:
+            if split == "test" and data.test is None and data.held_out_test == 0:
+                continue
+            examples = self.read(split)
+            if not examples:
+                raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
+            answers = answers_of(examples, self.classes, split)
+            rows = self.form.of(examples, answers, self.tokenizer, min(data.max_tokens or room, room))
+            rows.save(self.path(split))
+            console.print(f"{split}: {len(rows):,} texts of {rows.tokens.lengths.mean():.0f} tokens")
+        self.training_file = None
 
-    def steps(self, world: World) -> Steps:
-        return RowSteps(self.rows("train"), self.recipe, self.tokenizer.pad_id, world)
+    # --- in training
 
-    def validation(self, device: torch.device) -> Validate:
-        rows = self.rows("valid")
+    def split(self, name: str) -> RowBatches:
+        if name not in self.splits:
+            train = self.recipe.train
+            rows = self.form.load(self.path(name))
+            self.splits[name] = RowBatches(rows, train.tokens, train.seed, self.tokenizer.pad_id)
+        return self.splits[name]
 
-        def validate(model: nn.Module, step: int) -> dict[str, float]:
-            with torch.compiler.set_stance("force_eager"), autocast(device, self.recipe.train.precision):
-                scores = self.measure(model, rows, device)
-            return {name: scores[name] for name in self.metrics}
+    def describe(self) -> str:
+        answers = f"{len(self.classes)} classes" if self.classes else "a value each"
+        return f"{len(self.split('train').rows):,} training texts, {answers}"
 
-        return validate
+    # --- in use
 
-    def test(self, device: torch.device) -> dict[str, Any]:
-        if not (self.run.data / "test.safetensors").exists():
-            return {}
-        model = load(self.run.path, str(device)).model
-        scores = self.measure(model, self.rows("test"), device)
-        told = ", ".join(f"{name} {scores[name]:.4f}" for name in self.metrics)
-        console.print(f"test: {told} on {scores['examples']:,} examples")
-        return scores
+    @classmethod
+    def encoder(cls, model: Pretrained, unit: bool | None) -> TextEncoder:
+        """The network that the classifier reads with."""
+        base: Any = model.network.base
+        return text_encoder(base, model, unit)
 
-    def measure(self, model: nn.Module, rows: LabelRows, device: torch.device) -> dict[str, Any]:
-        scores = read_rows(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device)
-        return judge(scores, torch.from_numpy(rows.classes))
+    @classmethod
+    def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
+        """How often a classifier is right: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
+
+        A regression has loss (mean squared error), pearson and examples. Columns are as in training, if not given.
+        """
+        refuse_options(given, options)
+        path, classes = Path(given.splits["train"]), model.classes or []
+        source = {"path": path, **given_columns(cls.columns, given)}
+        data = model.recipe.data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
+        examples = list(data.train.changed(**source).read())
+        answers = torch.from_numpy(answers_of(examples, classes, str(path)))
+        return cls.judge_examples(model, examples, answers) | ({"classes": classes} if classes else {})
+
+    @classmethod
+    @abstractmethod
+    def judge_examples(cls, model: Pretrained, examples: Sequence[Any], answers: Tensor) -> dict[str, Any]:
+        """The scores on examples whose answers are these."""
+
+
+def given_columns(keys: tuple[str, str], given: Given) -> dict[str, Any]:
+    """The columns that were asked for, under the keys of a source."""
+    columns = zip(keys, (given.options.get("text_columns"), given.options.get("label_column")))
+    return {key: column for key, column in columns if column is not None}
+
+
+def is_regression(recipe: Tables) -> bool:
+    return bool(getattr(recipe.data, "regression", False))
+
+
+def max_tokens(model: Pretrained) -> int | None:
+    """The longest row of the training, if the recipe sets one."""
+    length: int | None = getattr(model.recipe.data, "max_tokens", None)
+    return length
 
 
 def judge(scores: Tensor, answers: Tensor) -> dict[str, Any]:
@@ -128,34 +201,45 @@ def labels_of(examples: Sequence[Labelled | Tagged]) -> list[str]:
     return [label for example in examples for label in example.labels]
 
 
-def answers_of(examples: Sequence[Labelled | Tagged], classes: list[str], split: str) -> np.ndarray:
-    """What is right of each text, or word: the number of its class, or, where there are none, its value (n,)."""
+def answers_of(examples: Sequence[Labelled | Tagged], classes: Sequence[str], split: str) -> np.ndarray:
+    """The answer for each text, or word (n,): the number of its class; without classes, its value."""
     if classes:
         return number_classes(labels_of(examples), classes, split)
     return np.array([number(label) for label in labels_of(examples)], "float32")
 
 
-def learn_tokenizer(examples: Sequence[Labelled | Tagged], recipe: Recipe) -> Tokenizer:
-    """From the training texts, or the file that the recipe names."""
-    if recipe.text.file is not None:
-        return Tokenizer.load(recipe.text.file)
-    return train_tokenizer((text for example in examples for text in example.texts), recipe.text)
+def learn_tokenizer(examples: Sequence[Labelled | Tagged], config: TextConfig) -> Tokenizer:
+    """Trained on the training texts, or read from the file that [text] names."""
+    if config.file is not None:
+        return Tokenizer.load(config.file)
+    return train_tokenizer((text for example in examples for text in example.texts), config)
 
 
-class RowSteps:
-    """The trainer's view of labelled texts: for each step of each epoch, the micro-batches of every rank."""
+class ClassificationTask(LabelTask):
+    data = LabelCorpora
+    objective = Classification
+    form = LabelRows
+    columns = ("text", "label")
 
-    def __init__(self, rows: LabelRows, recipe: Recipe, pad_id: int, world: World) -> None:
-        self.rows, self.pad_id, self.group = rows, pad_id, recipe.train.accumulation * world.size
-        lengths = np.stack([rows.tokens.lengths - 1] * 2, axis=1)  # the frame is counted already
-        batches = TokenBatches(lengths, recipe.train.tokens, recipe.train.seed)
-        self.plan = lru_cache(maxsize=2)(lambda epoch: batches.steps(epoch, self.group))
+    @classmethod
+    def check(cls, recipe: Tables, where: str) -> None:
+        if getattr(recipe.model, "pooling", None) == "none":
+            raise ConfigError(
+                f'{where}: model.pooling = "none" judges every token, but a labelled file says what whole texts are',
+                'choose mean, max, last or another; or, for labelled words, objective.kind = "token-classification"',
+            )
 
-    def count(self, epoch: int) -> int:
-        return len(self.plan(epoch))
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        rows = self.split(split).rows
+        scores = read_rows(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
+        return judge(scores, torch.from_numpy(rows.classes))
 
-    def load(self, epoch: int, position: int, world: World) -> tuple[list[EncoderBatch], int]:
-        group = self.plan(epoch)[position]
-        return [self.rows.batch(rows, self.pad_id) for rows in world.share(group)], max(
-            1, sum(map(self.rows.count, group))
-        )
+    @classmethod
+    def handle(cls, model: Pretrained) -> Classifier:
+        is_pair = model.recipe.data is not None and isinstance(model.recipe.data.train.text, tuple)
+        return Classifier(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model), is_pair)
+
+    @classmethod
+    def judge_examples(cls, model: Pretrained, examples: Sequence[Labelled], answers: Tensor) -> dict[str, Any]:
+        pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
+        return judge(cls.handle(model).scores([example.text for example in examples], pairs), answers)

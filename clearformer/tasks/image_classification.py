@@ -1,35 +1,67 @@
-"""Labelled pictures to a classifier, judged by how often it is right."""
+"""Labelled images to a classifier, judged by how often it is right."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from clearformer.data.image_store import ImageStore
+from clearformer.data.images import ImageCorpora
+from clearformer.data.labels import number_classes
 from clearformer.errors import DataError
-from clearformer.evaluation.labels import score_pictures
+from clearformer.evaluation.labels import score_images
+from clearformer.handles.image_classifier import ImageClassifier
 from clearformer.handles.image_model import read_pixels
-from clearformer.recipe import Recipe
-from clearformer.tasks.pictures import PictureTask
+from clearformer.metric import ACCURACY, LOSS, Metric
+from clearformer.objectives.image_classification import ImageClassification
+from clearformer.tables import Tables
+from clearformer.tasks.images import ImageTask, image_table
+from clearformer.tasks.task import Pretrained
+
+TOP5 = Metric("top5", "Top-5 accuracy")
 
 
-class ImageClassificationTask(PictureTask):
-    metrics = ("accuracy", "top5", "loss")
+class ImageClassificationTask(ImageTask):
+    data = ImageCorpora
+    objective = ImageClassification
 
-    def find_classes(self) -> list[str]:
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return ACCURACY, TOP5, LOSS
+
+    def read_classes(self) -> list[str]:
         source = self.recipe.data.source("train")
         classes: list[str] = source.classes()
         if len(classes) < 2:
             raise DataError(
-                f"{source.path}: every picture is of one class, `{classes[0]}`",
-                "there must be two or more; in a folder of pictures each has a folder of its own",
+                f"{source.path}: every image is of one class, `{classes[0]}`",
+                "there must be two or more; in a folder of images each has a folder of its own",
             )
         return classes
 
-    def fitted(self, recipe: Recipe) -> Recipe:
-        return recipe.with_model(n_classes=len(self.classes))
+    def settle(self) -> Tables:
+        return super().settle().with_model(n_classes=len(self.classes or []))
 
-    def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:
-        assert self.recipe.image is not None
-        scores = read_pixels(model, store.pixels, self.recipe.image, next(model.parameters()))
-        return score_pictures(scores, torch.from_numpy(store.classes))
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        store = self.split(split).store
+        scores = read_pixels(model, store.pixels, self.image, next(model.parameters()))
+        return score_images(scores, torch.from_numpy(store.classes))
+
+    @classmethod
+    def handle(cls, model: Pretrained) -> ImageClassifier:
+        return cls.encoder(model, False)
+
+    @classmethod
+    def encoder(cls, model: Pretrained, unit: bool | None) -> ImageClassifier:
+        return ImageClassifier(model.network, image_table(model), model.classes or [], model.name, bool(unit))
+
+    @classmethod
+    def measure(cls, model: Pretrained) -> Callable[[np.ndarray], Tensor]:
+        return cls.handle(model).scores
+
+    @classmethod
+    def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
+        """loss, accuracy, top5, macro_f1, matthews, confusion, images, classes."""
+        answers = torch.from_numpy(number_classes(labels, classes, where))
+        return score_images(measured, answers) | {"classes": list(classes)}

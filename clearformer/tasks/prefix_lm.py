@@ -1,14 +1,24 @@
 """Running text to a language model that reads its prompt both ways, judged by its loss on what comes after."""
 
+from typing import Any
+
 from clearformer.data.prefixes import PrefixWindows
-from clearformer.recipe import Recipe
+from clearformer.objectives.prefix_lm import PrefixLM
+from clearformer.tables import Tables
+from clearformer.tasks import Given
 from clearformer.tasks.causal_lm import CausalLMTask
+from clearformer.tasks.task import Pretrained
 
 
 class PrefixLMTask(CausalLMTask):
-    cut = PrefixWindows
+    objective = PrefixLM
+    windows = PrefixWindows
 
-    def open(self) -> Recipe:
-        """The model is told, so that it will read prompts as it has learnt to."""
-        self.recipe = super().open().with_model(prompt="full")
-        return self.recipe
+    def settle(self) -> Tables:
+        """The model reads prompts both ways from now on."""
+        return super().settle().with_model(prompt="full")
+
+    @classmethod
+    def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
+        """Every token is predicted, from those before it: the numbers compare with any language model's."""
+        return CausalLMTask.evaluate(model, given, **options)

@@ -1,45 +1,70 @@
-"""Pictures to an autoencoder, judged by how well it gives them back. Classes are kept, for whoever looks at codes.
+"""Images to an autoencoder, judged by how well it reconstructs them. Classes are kept, for plots of the codes.
 
-loss     that of the objective, a picture, with the same noise each time
-error    mean of (x̂ − x)² over all numbers, from codes without noise; pixels have a spread of 1
+loss     the objective's, per image, with the same noise each time
+error    mean of (x̂ − x)² over all pixels, from codes without noise; pixels have standard deviation 1
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from clearformer.data.batch import ImageBatch
-from clearformer.data.image_store import ImageStore
+from clearformer.data.images import AlbumCorpora
 from clearformer.errors import ConfigError
 from clearformer.handles.image_autoencoder import ImageAutoencoder
-from clearformer.tasks import tell_loss
-from clearformer.tasks.pictures import PictureTask
+from clearformer.metric import LOSS, Metric
+from clearformer.objectives.reconstruction import Reconstruction
+from clearformer.tables import Tables
+from clearformer.tasks.images import ImageTask, image_table
+from clearformer.tasks.task import Pretrained, device_of, mean_loss
 from clearformer.training.loop import reseed
 
+ERROR = Metric("error", "Mean squared error", lower_is_better=True)
 
-class ReconstructionTask(PictureTask):
-    metrics = ("loss", "error")
 
-    def find_classes(self) -> list[str]:
-        """Of all splits, since none is asked for: some may have labels, and others not."""
-        if self.recipe.image is not None and self.recipe.image.augment.mixup:
-            raise ConfigError("[image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out")
+class ReconstructionTask(ImageTask):
+    data = AlbumCorpora
+    objective = Reconstruction
+
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return LOSS, ERROR
+
+    @classmethod
+    def check(cls, recipe: Tables, where: str) -> None:
+        if recipe.image is not None and recipe.image.augment.mixup:
+            raise ConfigError(
+                f"{where}: [image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out"
+            )
+
+    def read_classes(self) -> list[str]:
+        """From all splits, since nothing is asked about them: some may have labels, and others not."""
         sources = filter(None, map(self.recipe.data.source, self.recipe.data.splits))
         return list(dict.fromkeys(label for source in sources for label in source.classes()))
 
     @torch.no_grad()
-    def measure(self, model: nn.Module, store: ImageStore) -> dict[str, Any]:
-        assert self.recipe.image is not None
-        device, image = next(model.parameters()).device, self.recipe.image
-        reseed(0, device)  # a training that goes on seeds its next step by itself
-        loss = tell_loss(self.recipe.build_objective(), model, in_turn(store, self.recipe.train.tokens), device)
-        errors = ImageAutoencoder(model, image, self.classes).errors(store.pixels)
-        return {"loss": loss, "error": float(errors.mean()), "images": len(store)}
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        images, device = self.split(split), device_of(model)
+        reseed(0, device)  # the training seeds its next step by itself
+        loss = mean_loss(self.build_objective(), model, images.in_order(), device)
+        errors = ImageAutoencoder(model, self.image, self.classes or []).errors(images.store.pixels)
+        return {"loss": loss, "error": float(errors.mean()), "images": len(images.store)}
 
+    @classmethod
+    def handle(cls, model: Pretrained) -> ImageAutoencoder:
+        return cls.encoder(model, False)
 
-def in_turn(store: ImageStore, n_rows: int) -> Iterator[ImageBatch]:
-    for start in range(0, len(store), n_rows):
-        yield store.batch(np.arange(start, min(start + n_rows, len(store))))
+    @classmethod
+    def encoder(cls, model: Pretrained, unit: bool | None) -> ImageAutoencoder:
+        return ImageAutoencoder(model.network, image_table(model), model.classes or [], model.name, bool(unit))
+
+    @classmethod
+    def measure(cls, model: Pretrained) -> Callable[[np.ndarray], Tensor]:
+        return cls.handle(model).errors
+
+    @classmethod
+    def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
+        """error, images."""
+        return {"error": float(measured.mean()), "images": len(labels)}

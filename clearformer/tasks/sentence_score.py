@@ -1,82 +1,67 @@
-"""Sentences to a judge of sentences, by how well it tells those of text it has not read from changed ones."""
+"""Sentences to a scorer of sentences, judged by how well it tells unread ones from changed ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch, Tensors
+from clearformer.data.corpora import SentenceCorpora
+from clearformer.data.corrupted_sentences import CorruptedSentences
 from clearformer.data.sentences import Sentences, store_sentences
-from clearformer.data.slips import Slips
 from clearformer.data.store import DocumentStore
 from clearformer.errors import ConfigError
 from clearformer.handles.sentence_scorer import SentenceScorer
-from clearformer.loading.handles import load_as
+from clearformer.handles.text_encoder import TextEncoder
+from clearformer.metric import ACCURACY, LOSS, Metric
 from clearformer.objectives.masked_lm import cross_entropy
-from clearformer.recipe import Recipe
-from clearformer.tasks.drawn import DrawnTask
-from clearformer.text import Tokenizer
-from clearformer.training.journal import console
-from clearformer.training.loop import Validate
-from clearformer.training.precision import autocast
+from clearformer.objectives.sentence_score import SentenceScore
+from clearformer.tables import Tables
+from clearformer.tasks.sampled_text import SampledTextTask
+from clearformer.tasks.task import Pretrained, device_of
+from clearformer.tasks.text_task import text_encoder
 
 
-class SentenceScoreTask(DrawnTask):
-    metrics = ("loss", "accuracy")
+class SentenceScoreTask(SampledTextTask):
+    data = SentenceCorpora
+    objective = SentenceScore
     unit = "examples"
 
-    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
-        super().__init__(recipe, run)
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return LOSS, ACCURACY
+
+    @classmethod
+    def check(cls, recipe: Tables, where: str) -> None:
+        super().check(recipe, where)
         if not getattr(recipe.model, "next_sentence_head", False):
             raise ConfigError(
-                'objective.kind = "sentence-score" asks a model that has no head for it',
+                f'{where}: objective.kind = "sentence-score" asks a model that has no head for it',
                 'set model.kind = "bert" and model.next_sentence_head = true',
             )
 
-    def require(self, tokenizer: Tokenizer) -> None:
-        """Nothing but a frame is needed, and every tokenizer has one."""
+    def settle(self) -> Tables:
+        """Without the head for words, which are not asked for."""
+        return super().settle().with_model(word_head=False)
 
-    def store(self, documents: Iterable[str], tokenizer: Tokenizer, path: Path) -> DocumentStore:
-        return store_sentences(documents, tokenizer, path, self.recipe.data.sentences)
+    def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
+        return store_sentences(documents, self.tokenizer, path, self.recipe.data.sentences)
 
-    def fitted(self) -> Recipe:
-        """Without the head that says words, which are not asked for."""
-        return self.recipe.with_vocab(vocab=self.tokenizer.vocab_size).with_model(word_head=False)
-
-    def make(self, store: DocumentStore) -> Slips:
+    def make_rows(self, store: DocumentStore) -> CorruptedSentences:
         sentences = Sentences(store, self.tokenizer.eos_id)
-        return Slips(sentences, self.tokenizer, self.length, self.recipe.objective.deleted)
+        return CorruptedSentences(sentences, self.tokenizer, self.length, self.recipe.objective.deleted)
 
-    def validation(self, device: torch.device) -> Validate:
-        """Over all validation sentences, changed alike each time; and two of them with how sure the model is."""
-        precision = self.recipe.train.precision
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        """Over all sentences, with the same changes each time."""
+        return score_answers(model, self.fixed(split))
 
-        @torch.no_grad()
-        def validate(model: nn.Module, step: int) -> dict[str, float]:
-            with torch.compiler.set_stance("force_eager"), autocast(device, precision):
-                scores = measure(model, self.fixed("valid"), device)
-                told = self.sample(model, next(self.fixed("valid")), device)
-            console.print(told, style="dim", markup=False)
-            return scores
-
-        return validate
-
-    def test(self, device: torch.device) -> dict[str, Any]:
-        if not self.path("test").exists():
-            return {}
-        model = load_as(SentenceScorer, self.run.path, str(device)).model
-        scores = measure(model, self.fixed("test"), device)
-        console.print(f"test: loss {scores['loss']:.4f}, accuracy {scores['accuracy']:.4f}")
-        return scores
-
-    def sample(self, model: Any, batch: Tensors, device: torch.device) -> str:
+    def sample(self, model: Any, step: int) -> str:
         """The first sentence that was left as it was, and the first that was changed."""
+        batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.classes is not None
-        answers = model.next_sentence(model.pooled(model.hidden(batch.to(device)))).softmax(-1)
+        answers = model.next_sentence(model.pooled(model.hidden(batch.to(device_of(model))))).softmax(-1)
         lines = []
         for kind, name in enumerate(("real", "changed")):
             for row in (batch.classes == kind).nonzero()[:1, 0].tolist():
@@ -84,10 +69,18 @@ class SentenceScoreTask(DrawnTask):
                 lines.append(f"  {name}, taken for real at {float(answers[row, 0]):.0%}: {text}")
         return "\n".join(lines)
 
+    @classmethod
+    def handle(cls, model: Pretrained) -> SentenceScorer:
+        return SentenceScorer(model.network, model.tokenizer, model.name)
 
-@torch.no_grad()
-def measure(model: Any, batches: Iterable[Tensors], device: torch.device) -> dict[str, float]:
-    loss, right, n = 0.0, 0, 0
+    @classmethod
+    def encoder(cls, model: Pretrained, unit: bool | None) -> TextEncoder:
+        return text_encoder(model.network, model, unit)
+
+
+def score_answers(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
+    """Loss and accuracy of the answers: real or changed."""
+    device, loss, right, n = device_of(model), 0.0, 0, 0
     for batch in batches:
         assert isinstance(batch, EncoderBatch)
         batch = batch.to(device)
@@ -96,4 +89,4 @@ def measure(model: Any, batches: Iterable[Tensors], device: torch.device) -> dic
         loss += float(cross_entropy(answers, batch.classes, "sum"))
         right += int((answers.argmax(-1) == batch.classes).sum())
         n += len(batch)
-    return {"loss": loss / n, "accuracy": right / n}
+    return {"loss": loss / n, "accuracy": right / n, "sentences": n}

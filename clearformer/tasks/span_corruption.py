@@ -1,17 +1,16 @@
-"""Text to a T5, or any model that reads one text and writes another, judged by the spans it gives back."""
+"""Text to a T5, or any model that reads one text and writes another, judged by how it restores dropped spans."""
 
 from collections.abc import Iterable
 from itertools import count, takewhile
-from math import exp
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch
+from clearformer.data.corpora import TextCorpora
 from clearformer.data.sentences import Sentences
 from clearformer.data.spans import SpanConfig, drop_spans
 from clearformer.data.spans import count as count_lost
@@ -19,16 +18,15 @@ from clearformer.data.store import DocumentStore, Ragged
 from clearformer.data.text import store_text
 from clearformer.errors import DataError
 from clearformer.handles.translator import Translator
-from clearformer.loading.handles import load_as
+from clearformer.metric import LOSS, PERPLEXITY, Metric
+from clearformer.objectives.span_corruption import SpanCorruption
 from clearformer.objectives.translation import Translation, TranslationConfig
-from clearformer.prepare import start_id
-from clearformer.recipe import Recipe
-from clearformer.tasks import tell_loss
-from clearformer.tasks.drawn import DrawnTask
+from clearformer.tables import Tables
+from clearformer.tasks.sampled_text import SampledTextTask
+from clearformer.tasks.task import Pretrained
+from clearformer.tasks.text_task import score_tokens
+from clearformer.tasks.translation import start_id
 from clearformer.text import Tokenizer
-from clearformer.training.journal import console
-from clearformer.training.loop import Validate
-from clearformer.training.precision import autocast
 
 SENTINEL = "<extra_id_{}>"
 
@@ -52,71 +50,59 @@ class SpanRows:
         return pad_batch(source, target, self.tokenizer.pad_id, self.start, self.tokenizer.eos_id)
 
 
-class SpanCorruptionTask(DrawnTask):
-    metrics = ("loss", "perplexity")
+class SpanCorruptionTask(SampledTextTask):
+    data = TextCorpora
+    objective = SpanCorruption
+    n_tokenizers = 2  # the same for both sides
+
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return LOSS, PERPLEXITY
 
     def require(self, tokenizer: Tokenizer) -> None:
-        found, needed = len(sentinels(tokenizer)), count_lost(self.room, self.recipe.objective)[1] + 1
-        if found < needed:
+        n, needed = len(sentinels(tokenizer)), count_lost(self.room, self.recipe.objective)[1] + 1
+        if n < needed:
             names = ", ".join(f'"{SENTINEL.format(n)}"' for n in range(min(needed, 2)))
             raise DataError(
-                f"texts of {self.room} tokens lose spans that take {needed} sentinels, and the tokenizer has {found}",
+                f"texts of {self.room} tokens lose spans that take {needed} sentinels, and the tokenizer has {n}",
                 f"reserve them: text.extra = [{names}, …], or set data.length lower",
             )
 
-    def store(self, documents: Iterable[str], tokenizer: Tokenizer, path: Path) -> DocumentStore:
-        return store_text(documents, tokenizer, path)
-
-    def fitted(self) -> Recipe:
-        self.facts = {"tokenizers": [self.tokenizer.fingerprint()] * 2}  # one for each side
-        size = self.tokenizer.vocab_size
-        return self.recipe.with_vocab(source_vocab=size, target_vocab=size)
+    def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
+        return store_text(documents, self.tokenizer, path)
 
     @property
     def room(self) -> int:
-        """Words of a row: EOS comes on top. Of a single word nothing would be left to tell it from."""
+        """Words of a row, EOS not counted. In a row of a single word no context would be left."""
         if self.length < 3:
             raise DataError(f"rows of {self.length} tokens are too short to lose spans", "set data.length = 3 or more")
         return self.length - 1
 
-    def make(self, store: DocumentStore) -> SpanRows:
+    def make_rows(self, store: DocumentStore) -> SpanRows:
         start = start_id(self.recipe, self.tokenizer)
         return SpanRows(store, self.tokenizer, self.room, self.recipe.objective, start)
 
-    def validation(self, device: torch.device) -> Validate:
-        """Loss without smoothing over the whole validation text, the same spans dropped each time; and a sample."""
-        recipe, plain = self.recipe, Translation(TranslationConfig(label_smoothing=0.0))
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        """Loss without smoothing over the whole text, with the same spans dropped each time."""
+        return score_tokens(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed(split))
 
-        @torch.no_grad()
-        def validate(model: nn.Module, step: int) -> dict[str, float]:
-            with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
-                loss = tell_loss(plain, model, self.fixed("valid"), device)
-                told = self.guess(Translator(model, self.tokenizer, self.tokenizer, recipe.decode), step)
-            console.print(told, style="dim", markup=False)
-            return {"loss": loss, "perplexity": exp(loss)}
-
-        return validate
-
-    def test(self, device: torch.device) -> dict[str, Any]:
-        if not self.path("test").exists():
-            return {}
-        model = load_as(Translator, self.run.path, str(device)).model
-        with torch.no_grad():
-            loss = tell_loss(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed("test"), device)
-        console.print(f"test: loss {loss:.4f}, perplexity {exp(loss):.2f} of what was dropped")
-        return {"loss": loss, "perplexity": exp(loss)}
-
-    def guess(self, model: Translator, step: int) -> str:
-        """A text with its spans dropped, and what the model thinks they were."""
+    def sample(self, model: nn.Module, step: int) -> str:
+        """A text with its spans dropped, and what the model writes for them."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, Batch)
         row = step % len(batch)
         source = batch.source[row][batch.source_mask[row]].tolist()[:-1]
-        found = model.search([source], model.decode.changed(beam=1, max_ratio=0.5), 1, None, [0])[0][0]
-        return f"  {self.readable(source)}\n  → {self.readable(found.tokens)}"
+        writer = Translator(model, self.tokenizer, self.tokenizer, self.recipe.decode)
+        best = writer.search([source], writer.decode.changed(beam=1, max_ratio=0.5), 1, None, [0])[0][0]
+        return f"  {self.readable(source)}\n  → {self.readable(best.tokens)}"
 
     def readable(self, ids: list[int]) -> str:
         return " ".join(self.tokenizer.pieces(ids))
+
+    @classmethod
+    def handle(cls, model: Pretrained) -> Translator:
+        source, target = model.source_tokenizer, model.target_tokenizer
+        return Translator(model.network, source, target, model.recipe.decode, model.name)
 
 
 def sentinels(tokenizer: Tokenizer) -> list[int]:

@@ -1,92 +1,216 @@
-"""Sentence pairs to a translator, judged by loss, BLEU and chrF."""
+"""Sentence pairs to a translator, judged by BLEU, chrF and loss."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
+import numpy as np
 from torch import nn
 
-from clearformer.checkpoint import RunFolder
-from clearformer.data.collate import TokenBatches
+from clearformer.data.batch import Batch
+from clearformer.data.collate import TokenBatches, pad_batch
+from clearformer.data.corpora import PairCorpora
+from clearformer.data.pairs import Example, named_pair_columns, read_pairs
+from clearformer.data.parallel import PairSurvey, encode_pairs, learn_tokenizers, read_test, survey_pairs
+from clearformer.data.sources import read_lines, require_file
+from clearformer.data.store import PairStore
+from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.handles.translator import Translator
-from clearformer.loading.handles import load_as
-from clearformer.loading.opened import Opened
+from clearformer.metric import BLEU, CHRF, LOSS, Metric
+from clearformer.models.build import model_class
 from clearformer.objectives.translation import Translation, TranslationConfig
-from clearformer.prepare import CorpusSteps, prepare, test_pairs
-from clearformer.recipe import Recipe
-from clearformer.tasks import tell_loss
-from clearformer.training.distributed import World
-from clearformer.training.feed import Steps
+from clearformer.tables import Tables
+from clearformer.tasks import PAIRS, Given
+from clearformer.tasks.auto.pairs import plan_finetune_pairs, plan_pairs
+from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, mean_loss
+from clearformer.text import Tokenizer
+from clearformer.text.normalize import clean
 from clearformer.training.journal import console
-from clearformer.training.loop import Validate
-from clearformer.training.precision import autocast
 
 Item = TypeVar("Item")
 
 
-class TranslationTask:
-    metrics = ("bleu", "chrf", "loss")
-    unit = "tokens"
+class PairBatches:
+    """Tokenised pairs in batches of alike lengths, `tokens` a side, padding included."""
 
-    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
-        self.recipe, self.run = recipe, run
-        self.facts: dict[str, Any] = {}
+    is_drawn = False
 
-    def prepare(self, base: Opened | None) -> None:
-        prepare(self.recipe, self.run, None if base is None else (base.source_tokenizer, base.target_tokenizer))
+    def __init__(self, store: PairStore, tokens: int, seed: int, target: Tokenizer, start_id: int) -> None:
+        self.store, self.target, self.start_id = store, target, start_id
+        self.batches = TokenBatches(store.lengths, tokens, seed)
 
-    def open(self) -> Recipe:
-        self.corpus = prepare(self.recipe, self.run)
-        source, target = self.corpus.source_tokenizer, self.corpus.target_tokenizer
-        self.facts = {"tokenizers": [source.fingerprint(), target.fingerprint()]}
-        self.recipe = self.recipe.with_vocab(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
-        return self.recipe
+    def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
+        return self.batches.steps(epoch, group)
 
-    def describe(self, world: World) -> str:
-        train = self.recipe.train
-        batches = TokenBatches(self.corpus.train.lengths, train.tokens, train.seed)
-        per_epoch = len(batches.steps(0, train.accumulation * world.size))
+    def batch(self, rows: np.ndarray, key: tuple[int, int] = (0, 0)) -> Batch:
+        return pad_batch(*self.store.rows(rows), self.target.pad_id, self.start_id, self.target.eos_id)
+
+    def count(self, rows: np.ndarray) -> int:
+        return int(self.store.lengths[rows, 1].sum()) + len(rows)  # EOS is counted too
+
+
+class TranslationTask(Task):
+    flag = PAIRS
+    data = PairCorpora
+    objective = Translation
+    n_tokenizers = 2
+
+    @classmethod
+    def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
+        return BLEU, CHRF, LOSS
+
+    @classmethod
+    def check(cls, recipe: Tables, where: str) -> None:
+        """A model of the user's need not have these keys."""
+        kept, room = getattr(recipe.data, "filter", None), getattr(recipe.model, "max_length", None)
+        longest = 0 if kept is None else kept.max_tokens
+        if room is not None and longest >= room:  # BOS or EOS comes on top
+            raise ConfigError(
+                f"{where}: data.filter.max_tokens = {longest} keeps pairs too long for model.max_length = {room}",
+                f"set data.filter.max_tokens = {room - 1}, or model.max_length = {longest + 1}",
+            )
+        share = getattr(recipe.model, "share", None)
+        if share in ("embeddings", "all") and not recipe.text.shared and recipe.text.file is None:
+            raise ConfigError(
+                f"{where}: text.shared = false makes two vocabularies, "
+                f'but model.share = "{share}" ties their embeddings',
+                'set model.share = "decoder", or text.shared = true',
+            )
+
+    @classmethod
+    def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
+        """Where no columns are given, a header that names them is believed."""
+        paths = {split: as_paths(corpus) for split, corpus in given.splits.items()}
+        columns = {split: given.options.get("columns") or named_pair_columns(path) for split, path in paths.items()}
+        for split, names in columns.items():
+            if "columns" not in given.options and isinstance(names[0], str):
+                console.print(f"{paths[split]}: the first line is a header; columns {names[0]} and {names[1]}")
+        return {split: {"path": path, "columns": columns[split]} for split, path in paths.items()}
+
+    @classmethod
+    def plan(cls, request: Request) -> Plan:
+        return plan_pairs(request)
+
+    @classmethod
+    def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
+        return plan_finetune_pairs(request, start, old)
+
+    def learn(self, base: Pretrained | None, survey: PairSurvey | None) -> None:
+        self.survey = survey or survey_pairs(self.recipe.data)
+        if base is not None:
+            self.tokenizers = [base.source_tokenizer, base.target_tokenizer]
+        else:
+            self.tokenizers = learn_tokenizers(self.recipe.data, self.recipe.text, self.survey)
+
+    def settle(self) -> Tables:
+        source, target = self.tokenizers
+        return self.recipe.with_vocab(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
+
+    def store(self) -> None:
+        fractions = self.survey.fractions(self.recipe.data)
+        for line in encode_pairs(self.recipe.data, self.tokenizers, fractions, self.run.data):
+            console.print(line)
+
+    def split(self, name: str) -> PairBatches:
+        train, target = self.recipe.train, self.tokenizers[1]
+        seed = train.seed if name == "train" else 0
+        return PairBatches(PairStore(self.path(name)), train.tokens, seed, target, start_id(self.recipe, target))
+
+    def describe(self) -> str:
+        split = self.split("train")
         return (
-            f"{len(self.corpus.train):,} training pairs, vocabulary {self.corpus.target_tokenizer.vocab_size:,}, "
-            f"{per_epoch:,} steps an epoch, {batches.padding():.1%} padding"
+            f"{len(split.store):,} training pairs, vocabulary {self.tokenizers[1].vocab_size:,}, "
+            f"{split.batches.padding():.1%} padding"
         )
 
-    def steps(self, world: World) -> Steps:
-        train = self.recipe.train
-        return CorpusSteps(self.corpus, train.tokens, train.seed, train.accumulation, world)
+    @cached_property
+    def valid_text(self) -> list[Example]:
+        """Some of the validation pairs, from all over."""
+        pairs = json.loads((self.run.data / "valid.json").read_text(encoding="utf-8"))
+        return spread([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
 
-    def validation(self, device: torch.device) -> Validate:
-        """Loss without smoothing over the whole validation set; BLEU and a sample translation on some of it."""
-        corpus, recipe = self.corpus, self.recipe
-        plain = Translation(TranslationConfig(label_smoothing=0.0))
-        batches = TokenBatches(corpus.valid.lengths, recipe.train.tokens, 0).epoch(0)
-        text = spread(corpus.valid_text, recipe.evaluate.max_validation)
-        references = [[plain_reference(pair.target, recipe) for pair in text]]
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        """Loss without smoothing over the whole validation set; BLEU and chrF of some translations."""
+        plain, batches = Translation(TranslationConfig(label_smoothing=0.0)), self.split(split)
+        every = (batches.batch(rows) for rows in batches.batches.epoch(0))
+        loss = mean_loss(plain, model, every, device_of(model))
+        text, config = self.valid_text, self.recipe.evaluate
+        references = [[plain_reference(pair.target, self.recipe) for pair in text]]
+        translator = Translator(
+            model, self.tokenizers[0], self.tokenizers[1], self.recipe.decode, prefix=self.recipe.data.prefix
+        )
+        sources = [pair.source for pair in text]
+        scores = evaluate(translator, sources, references, config, beam=config.validation_beam)
+        self.translations: list[str] = scores.pop("translations")
+        return {"loss": loss, **scores}
 
-        @torch.no_grad()
-        def validate(model: nn.Module, step: int) -> dict[str, float]:
-            with torch.compiler.set_stance("force_eager"), autocast(device, recipe.train.precision):
-                loss = tell_loss(plain, model, (corpus.batch(corpus.valid, rows) for rows in batches), device)
-                sides = corpus.source_tokenizer, corpus.target_tokenizer
-                translator = Translator(model, *sides, recipe.decode, prefix=recipe.data.prefix)
-                beam = recipe.evaluate.validation_beam
-                scores = evaluate(translator, [p.source for p in text], references, recipe.evaluate, beam=beam)
-            pick = step // max(1, recipe.train.validate_every) % len(text)
-            console.print(f"  {text[pick].source}\n  → {scores['translations'][pick]}", style="dim")
-            return {"loss": loss, "bleu": scores["bleu"], "chrf": scores["chrf"]}
+    def sample(self, model: nn.Module, step: int) -> str:
+        """One of the translations that were just scored."""
+        pick = step // max(1, self.recipe.train.validate_every) % len(self.valid_text)
+        return f"  {self.valid_text[pick].source}\n  → {self.translations[pick]}"
 
-        return validate
+    @property
+    def has_test(self) -> bool:
+        return bool(read_test(self.run.data))
 
-    def test(self, device: torch.device) -> dict[str, Any]:
-        if not (pairs := test_pairs(self.run)):
-            return {}
+    def test(self, model: Pretrained) -> dict[str, Any]:
+        pairs = read_test(self.run.data)
         references = [[plain_reference(pair.target, self.recipe) for pair in pairs]]
-        translator = load_as(Translator, self.run.path, str(device))
-        scores = evaluate(translator, [pair.source for pair in pairs], references, self.recipe.evaluate)
+        scores = evaluate(self.handle(model), [pair.source for pair in pairs], references, self.recipe.evaluate)
         console.print(f"test: BLEU {scores['bleu']:.2f}, chrF {scores['chrf']:.2f} on {len(pairs):,} sentences")
         return {name: value for name, value in scores.items() if name != "translations"}
+
+    @classmethod
+    def handle(cls, model: Pretrained) -> Translator:
+        prefix = getattr(model.recipe.data, "prefix", "")
+        return Translator(
+            model.network, model.source_tokenizer, model.target_tokenizer, model.recipe.decode, model.name, prefix
+        )
+
+    @classmethod
+    def evaluate(
+        cls,
+        model: Pretrained,
+        given: Given,
+        refs: Iterable[str | Path] = (),
+        tokenize: str | None = None,
+        lowercase: bool | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        **search: Any,
+    ) -> dict[str, Any]:
+        """BLEU and chrF of translations: bleu, chrf, signatures, sentences, translations.
+
+        `refs` are files with a further reference a line. `tokenize` and `lowercase` replace the recipe's [evaluate],
+        `search` (beam=1, length_penalty=0.6) its [decode]. `progress(done, total)` is called after every sentence.
+        """
+        source = cls.sources(given)["train"]
+        examples = list(read_pairs(source["path"], source["columns"]))
+        lines = [[pair.target for pair in examples], *(read_references(Path(path), len(examples)) for path in refs)]
+        wanted = {"tokenize": tokenize, "lowercase": lowercase}
+        config = model.recipe.evaluate.changed(**{name: value for name, value in wanted.items() if value is not None})
+        n_done = 0
+
+        def count(n: int) -> None:
+            nonlocal n_done
+            n_done += n
+            progress(n_done, len(examples))
+
+        references = [[plain_reference(line, model.recipe) for line in some] for some in lines]
+        return evaluate(cls.handle(model), [pair.source for pair in examples], references, config, count, **search)
+
+
+def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
+    return (Path(corpus[0]), Path(corpus[1])) if isinstance(corpus, tuple | list) else Path(corpus)
+
+
+def start_id(recipe: Tables, tokenizer: Tokenizer) -> int:
+    """The token that a decoder of the recipe's kind begins with: BOS, unless its class says otherwise, as T5's does."""
+    role = getattr(model_class(recipe.model.kind), "begins_with", "bos")
+    return int(getattr(tokenizer, f"{role}_id"))
 
 
 def spread(items: Sequence[Item], n: int) -> list[Item]:
@@ -95,6 +219,14 @@ def spread(items: Sequence[Item], n: int) -> list[Item]:
     return [items[i * len(items) // n] for i in range(n)]
 
 
-def plain_reference(text: str, recipe: Recipe) -> str:
+def plain_reference(text: str, recipe: Tables) -> str:
     """A reference as decoding would write it: pieces glued where the corpus was cut into pieces beforehand."""
     return text if recipe.text.joiner is None else re.sub(re.escape(recipe.text.joiner) + "( |$)", "", text)
+
+
+def read_references(path: Path, n: int) -> list[str]:
+    require_file(path)
+    lines = [clean(line) for line in read_lines(path)]
+    if len(lines) != n:
+        raise DataError(f"{path} has {len(lines):,} lines for {n:,} pairs", "give one reference a line, for each pair")
+    return lines

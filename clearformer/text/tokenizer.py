@@ -8,26 +8,24 @@ finds in the files of others. How each kind cuts text into pieces is in `tokeniz
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from itertools import chain, compress, dropwhile
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import tokenizers
-from pydantic import Field, field_validator, model_validator
 from tokenizers import processors
 from tokenizers.decoders import DecodeStream
 
-from clearformer import registry
-from clearformer.config import Config
 from clearformer.errors import TokenizerError, suggest
-from clearformer.text.normalize import Form, clean, encodable
+from clearformer.text.config import SPECIALS, TextConfig
+from clearformer.text.normalize import clean, encodable
 from clearformer.text.published import build_from
 from clearformer.text.roles import named_beside, settle, usual_roles
+from clearformer.text.tokenizers import TOKENIZERS
 
-SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-"""In this order, hence with ids 0 to 3, in every tokenizer that we train; `TextConfig.extra` come after."""
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
     chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))
@@ -35,82 +33,14 @@ BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
 """How byte-level files write bytes as characters, since GPT-2: visible ones as themselves, the rest from U+0100 on."""
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 SAMPLE = 1_000_000  # lines read in full by training; see `thin`
-KEEPING_KINDS = ("char", "byte-bpe")  # the others mark spaces, or forget them
 UPPER_BOUND_KINDS = ("char", "word")  # the text decides how many entries there are, `vocab_size` only limits them
 
 
 Rows = list[list[int]]
 
 
-class TextConfig(Config):
-    """How text becomes ids: the `[text]` table of a recipe."""
-
-    kind: str = Field(default="bpe", description="char, word, bpe, byte-bpe, wordpiece or unigram")
-    vocab_size: int = Field(
-        default=8000, gt=4, description="entries, the special tokens included; an upper bound for char and word"
-    )
-    lowercase: bool = Field(default=False, description="fold case; decoding cannot bring it back")
-    normalization: Form = Field(
-        default="NFC", description="Unicode form: NFC, or NFKC which also folds ligatures, widths and circled digits"
-    )
-    min_frequency: int = Field(
-        default=2, ge=1, description="a word, or a pair to merge, that occurs less often is ignored; not for unigram"
-    )
-    whitespace: Literal["collapse", "keep"] = Field(
-        default="collapse",
-        description="collapse: one space for each run of white space; keep: all as it is, for char and byte-bpe",
-    )
-    extra: tuple[str, ...] = Field(
-        default=(),
-        description='more special tokens, after the four and in this order, such as "[MASK]"',
-    )
-    joiner: str | None = Field(
-        default=None,
-        min_length=1,
-        description='for kind "word" on text split beforehand: "@@" glues "ein@@ es" into "eines" when decoding',
-    )
-    shared: bool = Field(default=True, description="one vocabulary for both languages of a parallel corpus")
-    strict: bool = Field(default=True, description="refuse a vocab_size that the text cannot fill; else take less")
-    file: Path | None = Field(default=None, description="an existing tokenizer.json to use instead of training one")
-
-    @field_validator("kind")
-    @classmethod
-    def _is_known(cls, kind: str) -> str:
-        if kind not in registry.names("tokenizer"):
-            raise ValueError(f"no such tokenizer; {suggest(kind, registry.names('tokenizer'))}")
-        return kind
-
-    @model_validator(mode="after")
-    def _joins_words_only(self) -> Self:
-        if self.joiner is not None and self.kind != "word":
-            raise ValueError(f'`joiner` goes with kind = "word", not with "{self.kind}"')
-        return self
-
-    @model_validator(mode="after")
-    def _can_keep(self) -> Self:
-        if self.whitespace == "keep" and self.kind not in KEEPING_KINDS:
-            kinds = " or ".join(f'"{kind}"' for kind in KEEPING_KINDS)
-            raise ValueError(f'`whitespace` = "keep" goes with kind = {kinds}, not with "{self.kind}"')
-        return self
-
-    @model_validator(mode="after")
-    def _has_room(self) -> Self:
-        if "" in self.extra or len({*self.specials}) < len(self.specials):
-            raise ValueError(f"`extra` must name new tokens, each once; there are {', '.join(SPECIALS)} already")
-        if self.vocab_size <= len(self.specials):
-            raise ValueError(
-                f"`vocab_size` = {self.vocab_size} holds nothing besides {len(self.specials)} special tokens"
-            )
-        return self
-
-    @property
-    def specials(self) -> tuple[str, ...]:
-        """The special tokens in the order of their ids."""
-        return *SPECIALS, *self.extra
-
-
 class Tokenizer:
-    """A tokenizer.json at work, ours or another's.
+    """A tokenizer.json at work, ours or another's. Nothing changes it once it is made, so that threads may share it.
 
     Text never becomes a special token: a line that contains "<eos>" is encoded as those five characters, or as
     <unk> where the vocabulary cannot spell them. Hugging Face's classes differ in this and read it as the token.
@@ -207,13 +137,12 @@ class Tokenizer:
             raise TokenizerError(f"max_tokens = {max_tokens} leaves no room for text", f"the frame has {frame} tokens")
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
-        try:
-            if max_tokens is not None:
-                self._rust.enable_truncation(max_tokens)
-            batch = self._rust.encode_batch_fast(inputs)
-        finally:
-            self._rust.no_truncation()
-        rows = [self._ordinary(row.ids, row.type_ids, frame=row.special_tokens_mask) for row in batch]
+        rows = []
+        for row in self._rust.encode_batch_fast(inputs):
+            ids, segments, is_frame = row.ids, row.type_ids, row.special_tokens_mask
+            if max_tokens is not None and len(ids) > max_tokens:
+                cut(row.sequence_ids, max_tokens - frame, ids, segments, is_frame)
+            rows.append(self._ordinary(ids, segments, frame=is_frame))
         return [ids for ids, _ in rows], [segments for _, segments in rows]
 
     @property
@@ -240,11 +169,12 @@ class Tokenizer:
 
     def encode_marked(self, text: str) -> list[int]:
         """The ids of a text in which the names of special tokens mean these tokens, as a conversation is written."""
-        try:
-            self._rust.encode_special_tokens = False
-            return list(self._rust.encode(encodable(text), add_special_tokens=False).ids)
-        finally:
-            self._rust.encode_special_tokens = True
+        return list(self._marking.encode(encodable(text), add_special_tokens=False).ids)
+
+    @cached_property
+    def _marking(self) -> tokenizers.Tokenizer:
+        """A twin that looks for special tokens in text, made when first needed: a large vocabulary takes a second."""
+        return tokenizers.Tokenizer.from_str(self._rust.to_str())  # which does not keep `encode_special_tokens`
 
     def frame(self, is_pair: bool = False) -> Rows:
         """The special tokens that `framed` puts before and after a text; or before, between and after two."""
@@ -354,6 +284,34 @@ def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int
     return []
 
 
+def cut(texts: Sequence[int | None], room: int, *rows: list) -> None:
+    """Take tokens out of a framed row, and what lies beside them, until those of its texts fit in `room`.
+
+    `texts` says of each token whether it belongs to text 0, to text 1 or to the frame. Each text loses its end, as by
+    Rust's longest-first truncation; that is a setting of the tokenizer, which other threads would be cut by as well.
+    """
+    counts = texts.count(0), texts.count(1)
+    lost = [
+        (texts.index(i) + kept, texts.index(i) + n)
+        for i, (n, kept) in enumerate(zip(counts, shares(*counts, room)))
+        if kept < n
+    ]
+    for start, end in sorted(lost, reverse=True):  # from the end, so that the other span stays where it is
+        for row in rows:
+            del row[start:end]
+
+
+def shares(a: int, b: int, room: int) -> tuple[int, int]:
+    """How many tokens each of two texts keeps: the longer one loses some until they are alike, then both do.
+
+    Of an odd number the text that was longer keeps one more; the second, if they were as long.
+    """
+    if a + b <= room:
+        return a, b
+    short = min(a, b, room // 2)
+    return (room - short, short) if a > b else (short, room - short)
+
+
 class TextStream:
     """Ids to text, as they come.
 
@@ -370,16 +328,18 @@ class TextStream:
         return text
 
 
-def train_tokenizer(lines: Iterable[str], config: TextConfig, progress: bool = False) -> Tokenizer:
+def train_tokenizer(
+    lines: Iterable[str], config: TextConfig, progress: bool = False, is_sample: bool = False
+) -> Tokenizer:
     """Learn a vocabulary from a stream of lines, read once and never held whole.
 
     The same lines in the same order give the same tokenizer. Memory grows with the number of distinct words, which
     `thin` bounds. If `config` is strict, text that cannot fill its `vocab_size` is an error, not a smaller result.
     """
-    stream = dropwhile(lambda line: not clean(line), map(encodable, thin(lines)))
+    stream = dropwhile(lambda line: not clean(line), map(encodable, lines if is_sample else thin(lines)))
     if (first := next(stream, None)) is None:
         raise TokenizerError("there is no text to train a tokenizer on", "give at least one line that is not blank")
-    rust = registry.resolve("tokenizer", config.kind)(chain([first], stream), config, progress)
+    rust = TOKENIZERS.resolve(config.kind)(chain([first], stream), config, progress)
     tokenizer = Tokenizer(rust.to_str(pretty=True))
     # A percent of slack: unigram prunes in rounds and may stop a few entries short.
     if config.strict and config.kind not in UPPER_BOUND_KINDS and tokenizer.vocab_size < 0.99 * config.vocab_size:

@@ -76,14 +76,7 @@ def add_lora(model: nn.Module, config: LoraConfig, name: str = "default") -> nn.
         raise ConfigError(f"`{name}` cannot name an adapter", "use letters, digits, _ and - alone")
     if name in adapters(model):
         raise ConfigError(f"the model has an adapter `{name}` already", "give the new one another name")
-    known = places(model)
-    if not known:
-        raise ConfigError("the model has no linear layer to adapt", "a packed model has none any more: build it anew")
-    for target in config.targets:
-        if not any(matches(place, target) for place in known):
-            hint = f"{suggest(target, kinds(known))}, by tuning.lora.targets; or tune all its weights: method full"
-            raise ConfigError(f"the model has no layer `{target}` to adapt", hint)
-    chosen = [place for at, place in known.items() if any(matches(at, target) for target in config.targets)]
+    chosen = targeted(model, config)
     layers = {place.layer: model.get_submodule(place.layer) for place in chosen}
     put(model, {layer: LoraLinear.of(layer) for layer in layers.values() if not isinstance(layer, LoraLinear)})  # type: ignore[arg-type]
     for place in chosen:
@@ -91,6 +84,18 @@ def add_lora(model: nn.Module, config: LoraConfig, name: str = "default") -> nn.
         layer.add(name, place.part, Pair(layer.weight, place.start, place.stop, config).train(layer.training))
     freeze(model, of_lora(name))
     return switch(model, name)
+
+
+def targeted(model: nn.Module, config: LoraConfig) -> list[Place]:
+    """The places that the targets mean. Each target must mean one."""
+    known = places(model)
+    if not known:
+        raise ConfigError("the model has no linear layer to adapt", "a packed model has none any more: build it anew")
+    for target in config.targets:
+        if not any(matches(place, target) for place in known):
+            hint = f"{suggest(target, kinds(known))}, by tuning.lora.targets; or tune all its weights: method full"
+            raise ConfigError(f"the model has no layer `{target}` to adapt", hint)
+    return [place for at, place in known.items() if any(matches(at, target) for target in config.targets)]
 
 
 def of_lora(name: str) -> Callable[[str], bool]:

@@ -38,13 +38,19 @@ def full(model: nn.Module) -> list[str]:
 
 
 def head_only(model: nn.Module) -> list[str]:
+    heads = head_names(model)
+    return freeze(model, lambda name: name.split(".")[0] in heads)
+
+
+def head_names(model: nn.Module) -> list[str]:
+    """The children that give the model's answer. There must be one."""
     heads = [name for name, _ in model.named_children() if any(fnmatchcase(name, head) for head in HEADS)]
     if not heads:
         known = ", ".join(name for name, _ in model.named_children())
         raise ConfigError(
             f"no layer of the model is called a head; it has {known}", "name one: freeze(model, ['my_layer'])"
         )
-    return freeze(model, lambda name: name.split(".")[0] in heads)
+    return heads
 
 
 def covering(patterns: Iterable[str], names: list[str]) -> Callable[[str], bool]:

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import nn
 
 from clearformer.config import Config
-from clearformer.tuning.adapters import add_lora, merge, of_lora
-from clearformer.tuning.freeze import freeze, full, head_only
+from clearformer.tuning.adapters import add_lora, merge, of_lora, targeted
+from clearformer.tuning.freeze import freeze, full, head_names, head_only
 from clearformer.tuning.lora import LoraConfig
-from clearformer.tuning.prefix import PrefixConfig, add_prefix, fold, is_prefix
+from clearformer.tuning.prefix import PrefixConfig, add_prefix, bare_layers, fold, is_prefix
 
 NEW = "classifier"  # the child of a model that its base has not
 
@@ -51,6 +51,17 @@ class TuningConfig(Config):
     def is_partial(self) -> bool:
         """Whether what learns is saved by itself."""
         return self.method != "full"
+
+
+def refuse_method(model: nn.Module, config: TuningConfig) -> None:
+    """Refuse a method that a model cannot take, without changing it; one on the meta device will do."""
+    match config.method:
+        case "lora":
+            targeted(model, config.lora)
+        case "prefix":
+            bare_layers(model)
+        case "head":
+            head_names(model)
 
 
 def tune(model: nn.Module, config: TuningConfig) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import clearformer
-from clearformer.exchange import import_model
+from clearformer.verbs.import_ import import_model
 
 CliCall = Callable[..., Any]
 TEXTS = ["the dog sees a tree", "a man", "the cat likes the river"]
@@ -53,7 +53,7 @@ def test_every_verb_for_translators_takes_an_imported_one(
     assert cli("translate", "-m", tmp_path / "tuned", "the dog").code == 0
     again = cli("train", run / "recipe.toml", "--out", tmp_path / "again")
     assert (again.code, again.out) == (1, "")
-    assert "without [data]\nhint: " in again.err
+    assert "has no [data]\nhint: " in again.err
 
 
 def test_every_verb_for_language_models_takes_an_imported_one(
@@ -101,13 +101,13 @@ def test_what_cannot_be_done_is_one_sentence_and_a_hint(
     for arguments, problem in (
         (("export", run, out), "Marian knows no model with"),
         (("export", run, out, "--format", "onnx"), "there is no format `onnx`"),
-        (("import", tmp_path / "notes.pdf", out), "is a file of no known kind"),
-        (("import", run, out), "is no folder of Hugging Face's"),
+        (("import", tmp_path / "notes.pdf", out), "unsupported file type"),
+        (("import", run, out), "is not a Hugging Face folder"),
         (("merge", run, out), "was trained whole: it has no LoRA to merge"),
         (("merge", hub("gpt2"), out), "holds no adapter"),
         (("generate", "-m", hub("gpt2"), "--chat", "hello"), "has no chat template"),
-        (("generate", "-m", hub("marian", "mt"), "--chat", "hello"), "is a translator, not a language model"),
-        (("translate", "-m", tmp_path / "hub", "hello"), "is a language model, not a translator"),
+        (("generate", "-m", hub("marian", "mt"), "--chat", "hello"), "is a translator: it has no chat template"),
+        (("translate", "-m", tmp_path / "hub", "hello"), "is a language model: it cannot translate"),
     ):
         code, shown, err = cli(*arguments)
         assert (code, shown) == (1, ""), arguments

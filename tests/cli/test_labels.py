@@ -134,16 +134,16 @@ def test_embed_writes_a_table(cli, critic: Path, tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence(cli, critic: Path, run: Path, reviews: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.tsv").write_text("a film\tfair\n")
     cases = [
-        (("classify", "-m", run, "x"), "is a translator, not a classifier"),
-        (("translate", "-m", critic, "x"), "is a classifier, not a translator"),
+        (("classify", "-m", run, "x"), "is a translator: it cannot classify"),
+        (("translate", "-m", critic, "x"), "is a classifier: it cannot translate"),
         (("classify", "-m", tmp_path / "none", "x"), "there is no model"),
         (("evaluate", "-m", critic, "--labels", tmp_path / "odd.tsv"), "has labels that training never sees: `fair`"),
-        (("evaluate", "-m", critic), "either pairs or text or labels"),
-        (("train", "--labels", reviews, "--pairs", reviews), "both pairs and labels are given"),
+        (("evaluate", "-m", critic), "there is nothing to evaluate on"),
+        (("train", "--labels", reviews, "--pairs", reviews), "--pairs and --labels are both given"),
         (("finetune", "-m", critic, "--labels", reviews, "--method", "lorra"), "there is no method `lorra`"),
         (("finetune", "-m", critic, "--labels", reviews, "--text-columns", "0,1,2"), "expected one column, or two"),
         (("embed", "-m", run, "x"), "which makes no vectors"),
-        (("score", "-m", critic, "x"), "is a classifier, which finds no text likely"),
+        (("score", "-m", critic, "x"), "is a classifier: it cannot score"),
         (("export", critic, tmp_path / "out"), "classifier"),
     ]
     for arguments, problem in cases:

@@ -74,9 +74,9 @@ def test_score_ranks(cli, reader: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("generate", "the cat"), "is a masked language model, not a language model"),
-        (("translate", "the cat"), "is a masked language model, not a translator"),
-        (("score", "--source", "x", "the cat"), "is no translator"),
+        (("generate", "the cat"), "is a masked language model: it cannot generate"),
+        (("translate", "the cat"), "is a masked language model: it cannot translate"),
+        (("score", "--source", "x", "the cat"), "is a masked language model, not a translator"),
         (("fill", "the cat"), "has no gap"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import clearformer
-from clearformer.figures import FIGURES
+from clearformer.verbs.plot import FIGURES
 
 CliCall = Callable[..., Any]
 QUICK = ["positions", "schedules", "level-sets"]

@@ -67,7 +67,7 @@ def test_evaluate_says_error_rates(cli, ear: Path, folder: Path) -> None:
     told = json.loads(
         cli("evaluate", "-m", ear, "--recordings", folder / "list-1.tsv", "--json", "--device", "cpu").out
     )
-    assert told == clearformer.evaluate_speech(ear, folder / "list-1.tsv", device="cpu")
+    assert told == clearformer.evaluate(ear, recordings=folder / "list-1.tsv", device="cpu")
     assert (told["words"], told["sentences"]) == (60, 60)
     lines = cli("evaluate", "-m", ear, "--recordings", folder / "list-1.tsv", "--device", "cpu").out.splitlines()
     assert lines == [f"wer {told['wer']:.4f}", f"cer {told['cer']:.4f}", "60 sentences", "60 words"]
@@ -79,11 +79,14 @@ def test_mistakes_are_one_sentence(cli, ear: Path, run: Path, folder: Path, tmp_
     cases = [
         (("transcribe", "-m", ear, tmp_path / "none.wav"), "none.wav does not exist"),
         (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is no WAV file of plain samples"),
-        (("transcribe", "-m", run, folder / "1-0.wav"), "is a translator, not a model of speech"),
-        (("translate", "-m", ear, "x"), "is a model of speech, not a translator"),
-        (("score", "-m", ear, "x"), "is a model of speech"),
+        (("transcribe", "-m", run, folder / "1-0.wav"), "is a translator: it cannot transcribe"),
+        (("translate", "-m", ear, "x"), "is a speech recogniser: it cannot translate"),
+        (("score", "-m", ear, "x"), "is a speech recogniser: it cannot score"),
         (("evaluate", "-m", ear, "--recordings", tmp_path / "list.tsv"), "list.tsv:1: there is no file"),
-        (("evaluate", "-m", ear, "--text", tmp_path / "list.tsv"), "is a model of speech, not a language model"),
+        (
+            ("evaluate", "-m", ear, "--text", tmp_path / "list.tsv"),
+            "is a speech recogniser: it is not evaluated on --text",
+        ),
         (("train", folder / "tones.toml", "--set", "sound.mels=3"), "[sound] has no key `mels`"),
         (("export", ear, tmp_path / "out"), "speech-rnn"),
     ]

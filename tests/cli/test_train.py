@@ -141,7 +141,7 @@ MISTAKES = {
     "binary": (["--pairs", "picture.tsv"], "picture.tsv:1: not UTF-8", "convert"),
     "truncated": (["--pairs", "cut.tsv.gz"], "cut.tsv.gz: the compressed file is cut off", "again"),
     "misaligned": (["--pairs", "three.en,two.fr"], "three.en has 3 lines but two.fr has 2", "line i"),
-    "both": (["good.tsv", "--pairs", "good.tsv"], "both a recipe, good.tsv, and pairs", "comma"),
+    "both": (["good.tsv", "--pairs", "good.tsv"], "both a recipe, good.tsv, and --pairs", "comma"),
     "vocabulary": (
         ["--pairs", "good.tsv", "--set", "text.vocab_size=5000"],
         "bpe entries, not the 5000 asked for",

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, Tensors, TextBatch, blank
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, Tensors, TextBatch
 
 TOKENS = torch.arange(2 * 5).view(2, 5)
 LABELS = torch.tensor([[7, 3, IGNORE], [3, IGNORE, IGNORE]])
@@ -37,8 +37,8 @@ def test_what_is_absent_stays_absent() -> None:
     assert moved.positions is None
 
 
-def test_a_blank_picture_has_channels_and_is_square() -> None:
-    batch = blank("image-classification", 2, 5, channels=1)
+def test_a_blank_image_has_channels_and_is_square() -> None:
+    batch = ImageBatch.blank(2, 5, channels=1)
     assert isinstance(batch, ImageBatch)
     assert batch.pixels.shape == (2, 1, 5, 5)
     assert batch.n_tokens == 2

@@ -10,7 +10,7 @@ import pytest
 
 from clearformer.data.batch import IGNORE
 from clearformer.data.collate import TokenBatches, pad_batch, pad_source
-from clearformer.data.sources import read_pairs
+from clearformer.data.pairs import read_pairs
 from clearformer.data.store import PairStore, Ragged, StoreWriter
 
 PAD, BOS, EOS = 0, 1, 2

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from clearformer.data.fitting import fit_all, fitted
-from clearformer.data.images import AlbumSource, ImageCorpora, ImageSource, open_picture, some_pictures
+from clearformer.data.images import AlbumSource, ImageCorpora, ImageSource, open_image, some_images
 from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import ConfigError, DataError, MachineError
@@ -26,7 +26,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def write_idx(path: Path, array: np.ndarray) -> Path:
     data = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 
@@ -172,7 +172,7 @@ def test_an_album_takes_an_idx_file_of_any_name(tmp_path: Path) -> None:
             b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,
             r"29 bytes for \[2, 3, 5\]",
         ),
-        ("x-images-idx3-ubyte.gz", gzip.compress(b"\0" * 999)[:-9], "is damaged"),
+        ("x-images-idx3-ubyte.gz", gzip.compress(b"\0" * 999, mtime=0)[:-9], "is damaged"),
         ("a.npz", b"PK\x03\x04", "is damaged, or not an .npz file"),
     ],
 )
@@ -205,8 +205,8 @@ def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
     assert sorted(Path(told.split()[0]).name for told in broken) == ["cut.png", "empty.png", "words.jpg"]
     assert all("cannot be read: it is damaged, or no picture" in told for told in broken)
     with pytest.raises(DataError, match=r"cut\.png cannot be read"):
-        open_picture(folder / "cat" / "cut.png")
-    n, some = some_pictures(ImageSource(path=folder), 100)
+        open_image(folder / "cat" / "cut.png")
+    n, some = some_images(ImageSource(path=folder), 100)
     assert (n, len(some)) == (6, 3)
 
 
@@ -214,7 +214,7 @@ def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
 def test_a_file_of_many_is_not_taken_for_a_damaged_picture(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"many")
     with pytest.raises(DataError, match=f"{name} is a file of many pictures"):
-        open_picture(tmp_path / name)
+        open_image(tmp_path / name)
 
 
 def test_a_photograph_is_turned_the_right_way_up(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_photograph_is_turned_the_right_way_up(tmp_path: Path) -> None:
     exif = image.getexif()
     exif[0x0112] = 6  # to be turned by 90°
     image.save(tmp_path / "turned.png", exif=exif)
-    assert open_picture(tmp_path / "turned.png").size == (5, 11)
+    assert open_image(tmp_path / "turned.png").size == (5, 11)
 
 
 def test_a_picture_becomes_square_in_three_ways() -> None:
@@ -258,13 +258,13 @@ def test_colours_come_and_go() -> None:
 def test_greys_of_16_bits_keep_their_shades(tmp_path: Path) -> None:
     shades = (np.arange(49) * 1337).astype("uint16").reshape(7, 7)
     Image.fromarray(shades).save(tmp_path / "deep.png")
-    found = fitted(open_picture(tmp_path / "deep.png"), ImageConfig(size=7, channels=1))
+    found = fitted(open_image(tmp_path / "deep.png"), ImageConfig(size=7, channels=1))
     assert np.array_equal(found[0], shades // 256)
 
 
 def test_lab_becomes_grey(tmp_path: Path) -> None:
     Image.new("LAB", (7, 7), (255, 0, 0)).save(tmp_path / "lab.tif")
-    assert fitted(open_picture(tmp_path / "lab.tif"), ImageConfig(size=7, channels=1)).shape == (1, 7, 7)
+    assert fitted(open_image(tmp_path / "lab.tif"), ImageConfig(size=7, channels=1)).shape == (1, 7, 7)
 
 
 def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.data.sources import Example, Filter, PairSource, Tally, read_pairs
+from clearformer.data.pairs import Example, Filter, PairSource, Tally, read_pairs
 from clearformer.errors import ConfigError, DataError
 
 PAIRS = [Example("a dog", "un chien"), Example("two cats", "deux chats"), Example("tea", "thé")]

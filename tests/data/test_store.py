@@ -112,7 +112,7 @@ def test_a_disk_that_fills_while_joining(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clearformer.data.growing.os.replace", fail)
+    monkeypatch.setattr("clearformer.data.tensor_file.os.replace", fail)
     with pytest.raises(MachineError, match="the disk is full"):
         stored(tmp_path / "p")
     assert not list(tmp_path.iterdir())

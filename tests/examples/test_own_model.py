@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearformer import registry
 from clearformer.cli import app
 from clearformer.data.batch import Batch
+from clearformer.models import MODELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = {"red": "rouge", "blue": "bleu", "big": "grand", "old": "vieux", "new": "neuf"}
@@ -31,7 +31,7 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     (tmp_path / "own_model.py").write_text((EXAMPLES / "own_model.py").read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    monkeypatch.setitem(registry._added, "model", {})
+    monkeypatch.setattr(MODELS, "added", {})
     yield
     sys.modules.pop("own_model", None)
 
@@ -70,7 +70,7 @@ def test_steps_say_what_the_whole_says() -> None:
 
     torch.manual_seed(0)
     B, S, T, V = 2, 5, 3, 11
-    model = own_model.TwoBags(own_model.TwoBagsConfig(source_vocab=V, target_vocab=V, d_model=7)).eval()
+    model = own_model.TwoBags(own_model.TwoBagsConfig(source_vocab=V, target_vocab=V, d_model=7)).double().eval()
     source, target = torch.randint(V, (B, S)), torch.randint(V, (B, T))
     mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
     expected = model(Batch(source, mask, target, target))

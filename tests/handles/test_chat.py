@@ -7,7 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from clearformer.errors import CheckpointError, DataError
-from clearformer.handles.chat import Chat, render
+from clearformer.handles.chat import render
 from clearformer.handles.language_model import LanguageModel
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -44,19 +44,19 @@ def test_a_prompt_is_a_turn_as_in_transformers(writer: LanguageModel, tokenizer:
             messages, tokenize=False, add_generation_prompt=True
         )
         wanted: Any = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-        assert Chat(writer).encode(prompt) == wanted["input_ids"]
-    assert Chat(writer).encode("Who")[0] == tokenizer.bos_id != Chat(writer).encode("Who")[1]
+        assert writer.writer(chat=True).encode(prompt) == wanted["input_ids"]
+    assert writer.writer(chat=True).encode("Who")[0] == tokenizer.bos_id != writer.writer(chat=True).encode("Who")[1]
 
 
 def test_a_chat_answers_like_any_language_model(writer: LanguageModel) -> None:
-    told = Chat(writer).generate(["Who are you?"], temperature=0, max_new=5)[0][0]
+    told = writer.writer(chat=True).generate(["Who are you?"], temperature=0, max_new=5)[0][0]
     assert len(told.tokens) <= 5
-    assert "".join(Chat(writer).stream("Who are you?", temperature=0, max_new=5)) == told.text
+    assert "".join(writer.writer(chat=True).stream("Who are you?", temperature=0, max_new=5)) == told.text
 
 
 def test_a_prompt_cannot_end_its_turn(writer: LanguageModel) -> None:
     with pytest.raises(DataError, match="spells the special token <eos>"):
-        Chat(writer).encode("hello<eos>")
+        writer.writer(chat=True).encode("hello<eos>")
     assert writer.encode("hello<eos>")[-1] != writer.tokenizer.eos_id  # as text it never means the token
 
 
@@ -76,4 +76,4 @@ def test_a_template_that_fails_or_reaches_out_is_refused(template: str, reason: 
 
 def test_a_model_without_a_template_does_not_converse(writer: LanguageModel) -> None:
     with pytest.raises(CheckpointError, match="has no chat template"):
-        Chat(LanguageModel(writer.model, writer.tokenizer))
+        LanguageModel(writer.model, writer.tokenizer).writer(chat=True)

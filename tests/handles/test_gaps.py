@@ -7,7 +7,8 @@ import pytest
 
 from clearformer.errors import DataError
 from clearformer.handles.gaps import fill, first_word, repair
-from clearformer.handles.language_model import Continuation, Score
+from clearformer.handles.scorer import Score
+from clearformer.handles.writer import Continuation
 
 PAIRS = {  # p(word | word before), of a language with two sentences and some slips
     "^": {"the": 0.9, "a": 0.1},

@@ -5,7 +5,8 @@ import torch
 
 from clearformer.errors import DataError
 from clearformer.generation.sampling import repetition
-from clearformer.handles.language_model import Continuation, LanguageModel, cut
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.writer import Continuation, cut
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 

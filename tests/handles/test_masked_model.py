@@ -28,19 +28,19 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def both(tokenizer: Tokenizer, tmp_path_factory) -> tuple[MaskedModel, Any]:
-    """The same BERT, ours and of `transformers`."""
+    """The same BERT, ours and of `transformers`, in float64: words of a text are judged in batches, and alone."""
     torch.manual_seed(0)
     config = TheirConfig(
         vocab_size=tokenizer.vocab_size, hidden_size=21, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=13, max_position_embeddings=29,
     )  # fmt: skip
-    theirs = BertForMaskedLM(config).eval()
+    theirs = BertForMaskedLM(config).double().eval()
     for parameter in theirs.parameters():
         torch.nn.init.normal_(parameter, 0.0, 0.3)
     folder: Path = tmp_path_factory.mktemp("bert")
     theirs.save_pretrained(folder)
     ours_config, weights = import_folder(folder)
-    ours = Bert(ours_config)
+    ours = Bert(ours_config).double()
     load_weights(ours, weights, "bert")
     return MaskedModel(ours, tokenizer), theirs
 
@@ -59,9 +59,9 @@ def test_a_score_is_the_pseudo_log_likelihood(both: tuple[MaskedModel, Any], tok
         (ids,), _ = tokenizer.framed([text])
         places = range(1, len(ids) - 1)
         expected = sum(logprob(theirs, ids, [i], i, ours.mask_id) for i in places)
-        assert score.logprob == pytest.approx(expected, abs=1e-3)
+        assert score.logprob == pytest.approx(expected, abs=1e-9)
         assert (score.text, score.tokens) == (text, len(ids) - 2)
-    assert ours.score(texts[:1])[0].logprob == pytest.approx(ours.score(texts)[0].logprob, abs=1e-4)
+    assert ours.score(texts[:1])[0].logprob == pytest.approx(ours.score(texts)[0].logprob, abs=1e-9)
     assert [s.logprob for s in ours.score([""])] == [0.0]
 
 
@@ -74,7 +74,7 @@ def test_a_word_of_several_pieces_is_filled_from_left_to_right(
         n = len(tokenizer.encode([word])[0])
         places = list(range(2, 2 + n))
         expected = sum(logprob(theirs, ids, places[j:], place, ours.mask_id) for j, place in enumerate(places))
-        assert logp == pytest.approx(expected, abs=1e-3)
+        assert logp == pytest.approx(expected, abs=1e-9)
     assert len(tokenizer.encode(["players"])[0]) > 1
 
 
@@ -86,7 +86,7 @@ def test_proposals_are_the_likeliest_whole_words(both: tuple[MaskedModel, Any], 
     assert any(len(tokenizer.encode([word])[0]) > 1 for word, _ in found)
     for word, logp in found[:20]:  # what the search found is what weighing says, where the word is cut as it was found
         if len(tokenizer.encode([word])[0]) == 1:
-            assert logp == pytest.approx(ours.weigh("the ", " plays a man", [word])[0][1], abs=1e-3)
+            assert logp == pytest.approx(ours.weigh("the ", " plays a man", [word])[0][1], abs=1e-9)
     singles = {word: logp for word, logp in found if len(tokenizer.encode([word])[0]) == 1}
     words = [piece for piece in tokenizer.pieces(range(5, tokenizer.vocab_size)) if piece.isalpha()]
     best = ours.weigh("the ", " plays a man", words)[0]
@@ -104,7 +104,7 @@ def test_gaps_are_filled_by_probability_and_repaired_by_score(both: tuple[Masked
     assert sum(row.share for row in given) == pytest.approx(1)
     repaired = repair(ours, "the man a play", n=4)
     assert [row.logprob for row in repaired] == pytest.approx(
-        [score.logprob for score in ours.score([row.text for row in repaired])], abs=1e-4
+        [score.logprob for score in ours.score([row.text for row in repaired])], abs=1e-9
     )
     assert all(row.text.split()[row.position] == row.word for row in repaired)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.generation.decode import DecodeConfig
-from clearformer.handles.reply import Reply
+from clearformer.handles.reply import EncoderDecoderWriter
 from clearformer.handles.translator import Translator
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.t5 import T5, T5Config
@@ -36,11 +36,11 @@ def translator(request: pytest.FixtureRequest) -> Translator:
 
 
 @pytest.fixture(scope="module")
-def reply(translator: Translator) -> Reply:
-    return Reply(translator)
+def reply(translator: Translator) -> EncoderDecoderWriter:
+    return translator.writer()
 
 
-def test_the_likeliest_is_what_the_translator_says(translator: Translator, reply: Reply) -> None:
+def test_the_likeliest_is_what_the_translator_says(translator: Translator, reply: EncoderDecoderWriter) -> None:
     told = [found[0] for found in reply.generate(PROMPTS, temperature=0, max_new=11)]
     said = translator.candidates(["a cat", *PROMPTS[1:2], PROMPTS[3]], beam=1, max_ratio=1e-9, max_extra=11)
     assert [told[i].tokens for i in (0, 1, 3)] == [found[0].tokens for found in said]
@@ -50,7 +50,7 @@ def test_the_likeliest_is_what_the_translator_says(translator: Translator, reply
     assert (beam.tokens, beam.logprob) == (best.tokens, pytest.approx(best.logprob, abs=1e-9))
 
 
-def test_samples_are_the_same_alone_and_together(reply: Reply) -> None:
+def test_samples_are_the_same_alone_and_together(reply: EncoderDecoderWriter) -> None:
     together = reply.generate(PROMPTS, n=3, seed=5, max_new=9)
     for i, prompt in enumerate(PROMPTS):
         alone = reply.generate([prompt], n=3, seed=5, first=i, max_new=9)[0]
@@ -58,7 +58,7 @@ def test_samples_are_the_same_alone_and_together(reply: Reply) -> None:
     assert len({c.text for found in together for c in found}) > 6
 
 
-def test_a_stream_says_what_generate_says_and_stops_before(reply: Reply) -> None:
+def test_a_stream_says_what_generate_says_and_stops_before(reply: EncoderDecoderWriter) -> None:
     [[whole]] = reply.generate([PROMPTS[1]], temperature=0, max_new=9)
     assert "".join(reply.stream(PROMPTS[1], temperature=0, max_new=9)) == whole.text
     stop = whole.text[3]
@@ -66,13 +66,13 @@ def test_a_stream_says_what_generate_says_and_stops_before(reply: Reply) -> None
     assert cut.text == whole.text[: whole.text.index(stop)]
 
 
-def test_only_what_was_written_counts_as_said(reply: Reply) -> None:
+def test_only_what_was_written_counts_as_said(reply: EncoderDecoderWriter) -> None:
     """The source may hold any word: it is in another language, or is what to answer."""
     [[once]] = reply.generate([PROMPTS[1]], temperature=0, max_new=9, repetition_penalty=1e9)
     [[plain]] = reply.generate([PROMPTS[1]], temperature=0, max_new=9)
     assert once.tokens[0] == plain.tokens[0]
 
 
-def test_an_answer_has_room_of_its_own(reply: Reply) -> None:
+def test_an_answer_has_room_of_its_own(reply: EncoderDecoderWriter) -> None:
     [[found]] = reply.generate(["the dog sat on the mat"], temperature=0, max_new=999, min_length=ROOM)
     assert (len(found.tokens), found.ended) == (ROOM, "length")

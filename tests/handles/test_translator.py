@@ -9,7 +9,8 @@ from tokenizers.models import WordLevel
 
 from clearformer.errors import DataError
 from clearformer.generation.decode import DecodeConfig
-from clearformer.handles.translator import Translator, by_length
+from clearformer.handles.batching import by_length
+from clearformer.handles.translator import Translator
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.text import TextConfig, Tokenizer
 from clearformer.text.tokenizer import train_tokenizer
@@ -164,9 +165,19 @@ def test_alignment_leaves_every_layer_its_own_core(translator: Translator) -> No
     for hook in hooks:
         hook.remove()
     assert alignment.pattern.shape == (2, 2, 4, 6)  # over the source alone
-    assert torch.allclose(alignment.pattern.sum(-1), torch.ones(2, 2, 4, dtype=torch.float64))
     assert looked == [layer.prefix for layer in layers]  # each computed with its own
     assert [layer.core for layer in layers] == before
+
+
+def test_alignment_leaves_a_learned_prefix_its_share(translator: Translator) -> None:
+    """Queries of zeros look at 3 learned keys and 6 pieces alike: a ninth each."""
+    tuned = copy.deepcopy(translator)
+    add_prefix(tuned.model, PrefixConfig(length=3))
+    for block in tuned.model.decoder.blocks:
+        for parameter in block.cross.qkv.parameters():
+            torch.nn.init.zeros_(parameter)
+    alignment = tuned.align("a cat", "the")
+    torch.testing.assert_close(alignment.pattern, torch.full((2, 2, 4, 6), 1 / 9, dtype=torch.float64))
 
 
 def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:

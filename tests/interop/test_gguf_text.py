@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from clearformer.errors import CheckpointError
-from clearformer.exchange import import_model
-from clearformer.handles.chat import Chat
 from clearformer.interop.gguf_text import import_tokenizer
-from clearformer.loading.handles import load
+from clearformer.verbs.import_ import import_model
+from clearformer.verbs.load import load
 
 TOKENS = ["<|end|>", *"abc123ĠĊ!'s", "ab", "12", "Ġa", "ĠĠ", "Ġ1", "'s", "bc", "abc"]
 MERGES = ["Ġ a", "Ġ 1", "Ġ Ġ", "a b", "1 2", "' s", "b c"]
@@ -102,4 +101,4 @@ def test_smollm2_says_what_it_says_in_transformers(smollm2: Path, tmp_path: Path
         assert said[len(told[0].tokens) :] in ([], [ours.tokenizer.eos_id])
     question = [{"role": "user", "content": "Who are you?"}]
     wanted = tok.apply_chat_template(question, add_generation_prompt=True, return_dict=True)["input_ids"]
-    assert Chat(ours).encode("Who are you?") == wanted
+    assert ours.writer(chat=True).encode("Who are you?") == wanted

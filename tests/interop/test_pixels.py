@@ -14,7 +14,7 @@ from clearformer.data.fitting import fitted
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError
 from clearformer.interop.pixels import MEAN, STD, read_image, usual_image, write_image
-from clearformer.recipe import model_config
+from clearformer.models.build import model_config
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,12 @@ from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Causal, Padding
 from clearformer.models.transformer import Transformer, TransformerConfig
 
+from ..bounds import assert_alike
+
 B, T, S, H, K, F, V = 2, 3, 5, 7, 11, 13, 17
 D = H * K
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch's advice to itself
 PRECISIONS = [torch.float32, torch.float64]
-
-
-def assert_close(a: Tensor, b: Tensor) -> None:
-    """The bar: 1e-5 relative to the largest in float32, 1e-10 in float64."""
-    bound = 1e-5 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-10
-    assert (a - b).abs().max().item() <= bound
 
 
 def shaken(module: Any, dtype: torch.dtype, seed: int = 0) -> Any:
@@ -47,13 +43,17 @@ def test_attention_is_torchs_both_ways(dtype: torch.dtype, bias: bool) -> None:
     back = export_attention(ours)
     x, memory = torch.randn(B, T, D, dtype=dtype), torch.randn(B, S, D, dtype=dtype)
     keys = torch.tensor([[True] * S, [True] * 2 + [False] * 3])
+    ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
+
+    def run(layer: MultiHeadAttention) -> list[Tensor]:
+        queries, sources = (each.to(layer.out.weight.dtype) for each in (x, memory))
+        across = layer(queries, sources, Padding(keys).dense(T, S, x.device))
+        return [across, layer(queries, None, Causal().dense(T, T, x.device))]
+
     for other in (theirs, back):
-        expected = other(x, memory, memory, key_padding_mask=~keys, need_weights=False)[0]
-        assert_close(ours(x, memory, Padding(keys).dense(T, S, x.device)), expected)
-        ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-        assert_close(
-            ours(x, None, Causal().dense(T, T, x.device)), other(x, x, x, attn_mask=ahead, need_weights=False)[0]
-        )
+        across = other(x, memory, memory, key_padding_mask=~keys, need_weights=False)[0]
+        itself = other(x, x, x, attn_mask=ahead, need_weights=False)[0]
+        assert_alike(ours, run, [across, itself], n_terms=D)
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor)
 
@@ -111,11 +111,10 @@ def test_transformer_is_torchs_both_ways(
     assert (ours.config.residual, ours.config.activation) == ("pre" if norm_first else "post", activation)
     assert (ours.config.n_encoder_layers, ours.config.n_decoder_layers, ours.config.bias) == (2, 1, bias)
     batch = batch_of_tokens()
-    hidden = ours.hidden(batch)
-    assert hidden.dtype == dtype
-    assert_close(hidden, hidden_of(theirs, ours, batch))
+    assert ours.hidden(batch).dtype == dtype
     back = export_transformer(ours)
-    assert_close(hidden_of(back, ours, batch), hidden)
+    for other in (theirs, back):
+        assert_alike(ours, lambda model: [model.hidden(batch)], [hidden_of(other, ours, batch)], n_terms=D)
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor)
 
@@ -132,7 +131,7 @@ def test_our_transformer_survives_the_journey(dtype: torch.dtype, residual: str,
     ours = shaken(Transformer(config), dtype)
     theirs = export_transformer(ours)
     batch = batch_of_tokens()
-    assert_close(hidden_of(theirs, ours, batch), ours.hidden(batch))
+    assert_alike(ours, lambda model: [model.hidden(batch)], [hidden_of(theirs, ours, batch)], n_terms=D)
     assert implied_config(theirs, **settings) == config.changed(final_norm=config.has_final_norm)
     back = import_transformer(theirs, **settings).state_dict()
     for name, tensor in ours.state_dict().items():

@@ -10,13 +10,14 @@ B, W, S, D, M, A = 2, 3, 5, 7, 11, 13
 
 def test_by_hand() -> None:
     """One unit everywhere, two positions: e_j = 3 tanh(2 s + h_j + 0.5), with s = 0.1 and h = 0.2, −0.4."""
-    attention = AdditiveAttention(1, 1, 1)
+    attention = AdditiveAttention(1, 1, 1).double()
     with torch.no_grad():
         for parameter, value in zip(attention.parameters(), (2.0, 1.0, 0.5, 3.0)):
             parameter.fill_(value)
     h = [0.2, -0.4]
-    kept = attention.remember(torch.tensor([h])[:, :, None], torch.zeros(1, 1), None)
-    context, pattern = attention(torch.full((1, 1, 1), 0.1), *kept)
+    memory = torch.tensor([h], dtype=torch.float64)[:, :, None]
+    kept = attention.remember(memory, torch.zeros(1, 1).double(), None)
+    context, pattern = attention(torch.full((1, 1, 1), 0.1, dtype=torch.float64), *kept)
     weights = [exp(3 * tanh(2 * 0.1 + x + 0.5)) for x in h]
     alpha = [w / sum(weights) for w in weights]
     assert pattern.flatten().tolist() == pytest.approx(alpha)

@@ -29,7 +29,7 @@ def test_rnn() -> None:
 
 def test_the_notes_rnn_keeps_what_is_not_squashed_yet() -> None:
     assert step("rnn-notes", [0.3], [0.5], [2.0]) == pytest.approx([0.3 + 2 * tanh(0.5)])
-    assert CELLS["rnn-notes"].read(torch.tensor([[0.5]])).item() == pytest.approx(tanh(0.5))
+    assert CELLS["rnn-notes"].read(torch.tensor([[0.5]], dtype=torch.float64)).item() == pytest.approx(tanh(0.5))
 
 
 def test_simplified_gru() -> None:
@@ -65,12 +65,12 @@ def test_lstm(cell: str) -> None:
 def test_a_closed_gate_keeps_the_memory_and_its_gradient(cell: str) -> None:
     """What the notes praise: with u → 0, ∂m'/∂m → 1, however long the sentence."""
     n = CELLS[cell].n_gates
-    x = torch.zeros(1, n)
+    x = torch.zeros(1, n).double()
     x[0, n - 2] = -40.0  # the update gate stands before the candidate
-    memory = torch.full((1, 1, 1), 0.37, requires_grad=True)
+    memory = torch.full((1, 1, 1), 0.37, dtype=torch.float64, requires_grad=True)
     state = memory
     for _ in range(50):
-        state = CELLS[cell].step(x, state, torch.ones(n, 1), None)
+        state = CELLS[cell].step(x, state, torch.ones(n, 1).double(), None)
     state.sum().backward()
     assert (state.item(), memory.grad.item()) == (pytest.approx(0.37), pytest.approx(1.0))
 
@@ -78,8 +78,8 @@ def test_a_closed_gate_keeps_the_memory_and_its_gradient(cell: str) -> None:
 def test_both_forms_of_the_rnn_say_the_same() -> None:
     """a = φ(h) turns the one into the other."""
     torch.manual_seed(0)
-    W, xs = torch.randn(5, 5), torch.randn(7, 3, 5)
-    kept, squashed = torch.zeros(1, 3, 5), torch.zeros(1, 3, 5)
+    W, xs = torch.randn(5, 5).double(), torch.randn(7, 3, 5).double()
+    kept, squashed = torch.zeros(1, 3, 5).double(), torch.zeros(1, 3, 5).double()
     for x in xs:
         kept, squashed = CELLS["rnn-notes"].step(x, kept, W, None), CELLS["rnn"].step(x, squashed, W, None)
         torch.testing.assert_close(CELLS["rnn-notes"].read(kept), CELLS["rnn"].read(squashed))

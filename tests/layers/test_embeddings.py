@@ -33,10 +33,10 @@ def test_an_embedding_is_as_loud_as_a_position() -> None:
 
 
 def test_logits_of_a_tied_head_are_products_with_the_embeddings() -> None:
-    embedding = TokenEmbedding(V, D)
+    embedding = TokenEmbedding(V, D).double()
     head = Unembedding(D, V, tied=embedding)
     assert head.weight is embedding.weight
-    hidden = torch.randn(2, 3, D)
+    hidden = torch.randn(2, 3, D).double()
     torch.testing.assert_close(head(hidden), torch.einsum("btd,vd->btv", hidden, embedding.weight))
 
 

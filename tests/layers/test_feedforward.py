@@ -22,11 +22,11 @@ def test_relu_by_hand() -> None:
 
 def test_swiglu_by_hand() -> None:
     """gate 2x, value 3x, out 5: at x = 1 that is 5 · silu(2) · 3."""
-    net = GatedFeedForward(1, 1)
+    net = GatedFeedForward(1, 1).double()
     with torch.no_grad():
         net.up.weight.copy_(torch.tensor([[2.0], [3.0]]))
         net.down.weight.copy_(torch.tensor([[5.0]]))
-    assert net(torch.ones(1, 1)).item() == pytest.approx(5 * 2 / (1 + exp(-2)) * 3)
+    assert net(torch.ones(1, 1).double()).item() == pytest.approx(5 * 2 / (1 + exp(-2)) * 3)
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, *GATED])

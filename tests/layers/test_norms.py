@@ -47,7 +47,8 @@ def test_torch_computes_the_equation(name: str) -> None:
 def test_quiet_vectors_meet_the_epsilon() -> None:
     """With x² = ε the root is √2ε: an ε that depended on the type would show here."""
     norm = NORMS["rms"](D).double()
-    torch.testing.assert_close(norm(torch.full((D,), 1e-3).double()), torch.full((D,), 0.5**0.5).double())
+    x, y = (torch.full((D,), value, dtype=torch.float64) for value in (1e-3, 0.5**0.5))
+    torch.testing.assert_close(norm(x), y, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -20,7 +20,7 @@ def test_a_patch_is_a_word_and_its_embedding_a_matrix_product() -> None:
 
 
 def test_positions_are_stretched_for_another_size_but_the_class_tokens() -> None:
-    patches = Patches(C, PATCH, SIDE, D, has_class=True)
+    patches = Patches(C, PATCH, SIDE, D, has_class=True).double()
     with torch.no_grad():  # the first feature says the column, which a stretched table says still
         patches.positions[0, 1:, 0] = torch.arange(SIDE).repeat(SIDE)
     wide = patches.stretched(5, 5)
@@ -31,7 +31,7 @@ def test_positions_are_stretched_for_another_size_but_the_class_tokens() -> None
     assert (columns[0].diff() > 0).all()
     torch.testing.assert_close(columns[0, 2].item(), 1.0)
     assert patches.stretched(SIDE, SIDE) is patches.positions
-    assert patches(torch.randn(B, C, 5 * PATCH, 5 * PATCH)).shape == (B, 26, D)
+    assert patches(torch.randn(B, C, 5 * PATCH, 5 * PATCH).double()).shape == (B, 26, D)
 
 
 def test_without_a_class_token_there_are_patches_alone() -> None:

@@ -140,9 +140,7 @@ def test_a_pair_turned_by_hand() -> None:
     """K = 4: the pairs are features (0, 2) and (1, 3); at position p they turn by p and p/100."""
     x = torch.tensor([[[[1.0, 0, 0, 1]]]], dtype=torch.float64)
     turned = rotate(x, Rotary(4).double().rotation(torch.tensor([3])))
-    torch.testing.assert_close(
-        turned[0, 0, 0], torch.tensor([cos(3), -sin(0.03), sin(3), cos(0.03)]).double(), atol=1e-7, rtol=0
-    )
+    exactly(turned[0, 0, 0], torch.tensor([cos(3), -sin(0.03), sin(3), cos(0.03)], dtype=torch.float64))
 
 
 def test_scores_depend_on_the_distance_alone() -> None:

@@ -38,15 +38,15 @@ def test_a_stride_halves_the_sides(block: str, shortcut: str) -> None:
 
 
 def test_a_convolution_then_its_norm_then_relu() -> None:
-    conv = Conv(C, O, 3)
-    x = torch.randn(B, C, N, N) * 5 + 1
+    conv = Conv(C, O, 3).double()
+    x = torch.randn(B, C, N, N).double() * 5 + 1
     y = conv(x)
     assert conv.conv.bias is None
     assert y.shape == (B, O, N, N)
     assert (y >= 0).all()
     conv.relu = False
-    torch.testing.assert_close(conv(x).mean((0, 2, 3)), torch.zeros(O), atol=1e-5, rtol=0)
-    plain = Conv(C, O, 3, norm=False, relu=False)
+    torch.testing.assert_close(conv(x).mean((0, 2, 3)), torch.zeros(O).double(), atol=1e-12, rtol=0)
+    plain = Conv(C, O, 3, norm=False, relu=False).double()
     assert plain.norm is None
     assert plain(x).equal(plain.conv(x))
     assert plain.conv.bias is not None

@@ -1,4 +1,4 @@
-"""Small networks for pictures, untrained, behind their handles."""
+"""Small untrained image models behind their handles."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.data.album import Album
+from clearformer.data.image_sample import ImageSample
 from clearformer.data.pixels import ImageConfig
 from clearformer.handles.image_autoencoder import ImageAutoencoder
 from clearformer.handles.image_classifier import ImageClassifier
 from clearformer.handles.image_model import ImageModel
-from clearformer.recipe import build_model, choose
+from clearformer.models.build import build_model, parse_model
 
 CLASSES = ("cat", "dog", "owl")
 SMALL: dict[str, dict[str, Any]] = {
@@ -24,10 +24,10 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def eye() -> Callable[..., ImageModel]:
+def handle() -> Callable[..., ImageModel]:
     def build(kind: str, **changes: Any) -> ImageModel:
         torch.manual_seed(0)
-        config = choose("model", {"kind": kind, **SMALL[kind], "channels": 1, **changes}, kind, "x.toml")
+        config = parse_model({"kind": kind, **SMALL[kind], "channels": 1, **changes}, "x.toml")
         classes = {} if kind == "autoencoder" else {"n_classes": len(CLASSES)}
         model = build_model(config.changed(**classes)).double()
         for module in model.modules():
@@ -41,10 +41,10 @@ def eye() -> Callable[..., ImageModel]:
 
 
 @pytest.fixture
-def album() -> Callable[[ImageModel, int], Album]:
-    def draw(eye: ImageModel, n: int) -> Album:
-        size = eye.model.config.size
+def sample() -> Callable[[ImageModel, int], ImageSample]:
+    def draw(handle: ImageModel, n: int) -> ImageSample:
+        size = handle.model.config.size
         pixels = np.random.default_rng(0).integers(0, 256, (n, 1, size, size), "uint8")
-        return Album(pixels, [CLASSES[i % 3] for i in range(n)])
+        return ImageSample(pixels, [CLASSES[i % 3] for i in range(n)])
 
     return draw

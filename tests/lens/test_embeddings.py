@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from clearformer.data.excerpts import Excerpts
+from clearformer.data.text_sample import TextSample
 from clearformer.errors import DataError
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.layers.pca import fit_pca
@@ -24,19 +24,19 @@ def test_two_numbers_are_a_place_and_more_are_projected() -> None:
     assert 0 < sum(told["explained"]) < 1
 
 
-def test_a_classifiers_vectors_beside_pixels(eye, album) -> None:
-    resnet = eye("resnet")
-    told = place(resnet, album(resnet, 11))
+def test_a_classifiers_vectors_beside_pixels(handle, sample) -> None:
+    resnet = handle("resnet")
+    told = place(resnet, sample(resnet, 11))
     assert list(told["views"]) == ["vector of 7 numbers", "pixels"]
     assert all(torch.tensor(view["points"]).shape == (11, 2) for view in told["views"].values())
     assert told["labels"][:4] == ["cat", "dog", "owl", "cat"]
     assert "pictures" not in told
 
 
-def test_an_autoencoder_gives_back_beside_pca(eye, album) -> None:
+def test_an_autoencoder_gives_back_beside_pca(handle, sample) -> None:
     """Untrained it is worse; the errors are those of its own handle, and of the variance that PCA leaves."""
-    coder = eye("autoencoder")
-    pictures = album(coder, 17)
+    coder = handle("autoencoder")
+    pictures = sample(coder, 17)
     told = place(coder, pictures)
     ours, theirs = told["error"].values()
     assert ours == pytest.approx(float(coder.errors(pictures.pixels).mean()))
@@ -47,10 +47,10 @@ def test_an_autoencoder_gives_back_beside_pca(eye, album) -> None:
     assert list(told["pictures"]) == ["original", "autoencoder", "PCA of 3, fitted to these"]
 
 
-def test_a_plane_takes_three_pictures(eye, album) -> None:
-    resnet = eye("resnet")
-    with pytest.raises(DataError, match="2 pictures are too few for a plane"):
-        place(resnet, album(resnet, 2))
+def test_a_plane_takes_three_images(handle, sample) -> None:
+    resnet = handle("resnet")
+    with pytest.raises(DataError, match="a plane needs at least 3 images, and got 2"):
+        place(resnet, sample(resnet, 2))
 
 
 def test_tokens_are_counted_as_scikit_learn_counts_words() -> None:
@@ -72,11 +72,11 @@ def test_texts_beside_their_words() -> None:
     sizes = {"n_layers": 1, "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11}
     encoder = TextEncoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)), tokenizer, "tiny")
     labels = list("xyzxyzx")
-    told = place_texts(encoder, Excerpts(TEXTS, labels))
+    told = place_texts(encoder, TextSample(TEXTS, labels))
     assert told["title"] == "7 texts where tiny puts them, and where their words do"
     assert (list(told["views"]), told["labels"]) == (["vector of 10 numbers", "counts of 7 tokens"], labels)
     vectors = encoder.embed(TEXTS).double()
     points = torch.tensor(told["views"]["vector of 10 numbers"]["points"], dtype=torch.float64)
     torch.testing.assert_close(points, fit_pca(vectors, 2).transform(vectors))
-    with pytest.raises(DataError, match="2 texts are too few for a plane"):
-        place_texts(encoder, Excerpts(TEXTS[:2], labels[:2]))
+    with pytest.raises(DataError, match="a plane needs at least 3 texts, and got 2"):
+        place_texts(encoder, TextSample(TEXTS[:2], labels[:2]))

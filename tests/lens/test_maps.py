@@ -7,10 +7,10 @@ from clearformer.lens import features, filters
 from clearformer.lens.maps import laid_out, maps_of, pick
 
 
-def test_every_layer_once_and_whole(eye, album) -> None:
+def test_every_layer_once_and_whole(handle, sample) -> None:
     """Not its parts, nor the stages that only hand on what their last block made."""
-    resnet = eye("resnet")
-    batch = resnet.batch(album(resnet, 2).pixels)
+    resnet = handle("resnet")
+    batch = resnet.batch(sample(resnet, 2).pixels)
     found, hidden = maps_of(resnet.model, batch)
     first = ["stages.0.0.path.0", "stages.0.0.path.1", "stages.0.0"]
     second = ["stages.1.0.path.0", "stages.1.0.path.1", "stages.1.0.shortcut", "stages.1.0"]
@@ -23,9 +23,9 @@ def test_every_layer_once_and_whole(eye, album) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["class", "mean"])
-def test_tokens_lie_where_their_patches_do(eye, album, pooling: str) -> None:
-    vit = eye("vit", pooling=pooling)
-    found, _ = maps_of(vit.model, vit.batch(album(vit, 2).pixels))
+def test_tokens_lie_where_their_patches_do(handle, sample, pooling: str) -> None:
+    vit = handle("vit", pooling=pooling)
+    found, _ = maps_of(vit.model, vit.batch(sample(vit, 2).pixels))
     assert list(found) == ["patches.conv", "encoder.blocks.0", "encoder.blocks.1"]
     tokens = found["encoder.blocks.0"]  # (2, 9, 10), or one more
     maps, offset = laid_out(tokens), int(pooling == "class")
@@ -33,10 +33,10 @@ def test_tokens_lie_where_their_patches_do(eye, album, pooling: str) -> None:
     assert maps[1, :, 2, 1].equal(tokens[1, offset + 7])
 
 
-def test_a_network_without_maps(eye, album) -> None:
-    dense = eye("autoencoder", form="dense")
+def test_a_network_without_maps(handle, sample) -> None:
+    dense = handle("autoencoder", form="dense")
     with pytest.raises(ConfigError, match="no layer of this network makes maps"):
-        maps_of(dense.model, dense.batch(album(dense, 2).pixels))
+        maps_of(dense.model, dense.batch(sample(dense, 2).pixels))
 
 
 def test_a_layer_is_chosen_by_name_or_place() -> None:
@@ -46,9 +46,9 @@ def test_a_layer_is_chosen_by_name_or_place() -> None:
         pick(found, "stam", 0)
 
 
-def test_features_are_the_maps_that_differ_most(eye, album) -> None:
-    resnet = eye("resnet")
-    pictures = album(resnet, 2)
+def test_features_are_the_maps_that_differ_most(handle, sample) -> None:
+    resnet = handle("resnet")
+    pictures = sample(resnet, 2)
     told = features.look(resnet, pictures, "stages.1.0")
     with torch.no_grad():
         maps = maps_of(resnet.model, resnet.batch(pictures.pixels[:1]))[0]["stages.1.0"][0].float()
@@ -60,15 +60,15 @@ def test_features_are_the_maps_that_differ_most(eye, album) -> None:
     assert features.look(resnet, pictures)["layer"] == told["layers"][0] == "stem"
 
 
-def test_filters_are_the_first_weights_from_black_to_white(eye) -> None:
-    resnet = eye("resnet")
+def test_filters_are_the_first_weights_from_black_to_white(handle) -> None:
+    resnet = handle("resnet")
     told, weights = filters.look(resnet), resnet.model.stem.conv.weight[:, 0]
     assert (told["layer"], len(told["tiles"])) == ("stem.conv", 5)
     for tile, weight in zip(told["tiles"], weights):
         grey = torch.tensor(tile).flatten()
         assert (int(grey.min()), int(grey.max())) == (0, 255)
         assert grey.argsort().equal(weight.flatten().argsort())
-    coloured = filters.look(eye("resnet", channels=3))["tiles"]
+    coloured = filters.look(handle("resnet", channels=3))["tiles"]
     assert torch.tensor(coloured).shape == (5, 3, 3, 3)
     with pytest.raises(ConfigError, match="has no filters"):
-        filters.look(eye("autoencoder", form="dense"))
+        filters.look(handle("autoencoder", form="dense"))

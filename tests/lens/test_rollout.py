@@ -3,6 +3,7 @@ import torch
 
 from clearformer.errors import ConfigError
 from clearformer.lens.rollout import follow, rollout
+from clearformer.tuning.prefix import PrefixConfig, add_prefix
 
 
 def test_it_is_the_equation_by_hand() -> None:
@@ -22,10 +23,10 @@ def test_rows_sum_to_one() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["class", "mean"])
-def test_heat_is_what_the_head_reads_of_each_patch(eye, album, pooling: str) -> None:
-    vit = eye("vit", pooling=pooling)
+def test_heat_is_what_the_head_reads_of_each_patch(handle, sample, pooling: str) -> None:
+    vit = handle("vit", pooling=pooling)
     before = vit.model.encoder.blocks[0].attn.core
-    told = follow(vit, album(vit, 2))
+    told = follow(vit, sample(vit, 2))
     heat = torch.tensor(told["heat"])
     assert heat.shape == (2, 3, 3)
     total = heat.sum((1, 2))
@@ -34,7 +35,18 @@ def test_heat_is_what_the_head_reads_of_each_patch(eye, album, pooling: str) -> 
     assert (told["captions"], len(told["pictures"])) == (["cat", "dog"], 2)
 
 
-def test_only_what_attends_can_be_followed(eye, album) -> None:
-    resnet = eye("resnet")
+def test_what_comes_from_a_learned_prefix_is_not_in_the_heat(handle, sample) -> None:
+    """Queries of zeros look alike at 11 learned keys and 9 patches, so that a layer keeps ½ + ½ · 9/20 of a whole."""
+    vit = handle("vit", pooling="mean")
+    add_prefix(vit.model, PrefixConfig(length=11))
+    for block in vit.model.encoder.blocks:
+        for parameter in block.attn.qkv.parameters():
+            torch.nn.init.zeros_(parameter)
+    heat = torch.tensor(follow(vit, sample(vit, 2))["heat"], dtype=torch.float64)
+    torch.testing.assert_close(heat, torch.full((2, 3, 3), 0.725**2 / 9, dtype=torch.float64))
+
+
+def test_only_what_attends_can_be_followed(handle, sample) -> None:
+    resnet = handle("resnet")
     with pytest.raises(ConfigError, match="resnet has no attention to follow"):
-        follow(resnet, album(resnet, 1))
+        follow(resnet, sample(resnet, 1))

@@ -29,10 +29,10 @@ def test_edges_are_left_out_only_where_something_remains() -> None:
     assert stayed == pytest.approx(1)  # a plane stays the same plane, but for its height
 
 
-def test_a_network_layer_by_layer(eye, album) -> None:
+def test_a_network_layer_by_layer(handle, sample) -> None:
     """Up to the stride the maps of a ResNet move along with every shift, and after it with even ones."""
-    resnet = eye("resnet")
-    told = measure(resnet, album(resnet, 3))
+    resnet = handle("resnet")
+    told = measure(resnet, sample(resnet, 3))
     assert (told["shifts"], len(told["hidden"])) == ([1, 2, 4], 3)
     stem, last = told["layers"]["stem"], told["layers"]["stages.1.0"]
     assert (stem["step"], stem["sees"], last["step"]) == (1, 3, 2)
@@ -43,8 +43,8 @@ def test_a_network_layer_by_layer(eye, album) -> None:
     assert max(stem["invariance"]) < 0.9 < min(told["hidden"])  # a mean over all places hardly feels it
 
 
-def test_patches_move_along_by_whole_patches(eye, album) -> None:
-    vit = eye("vit", size=28)
-    told = measure(vit, album(vit, 3))["layers"]
+def test_patches_move_along_by_whole_patches(handle, sample) -> None:
+    vit = handle("vit", size=28)
+    told = measure(vit, sample(vit, 3))["layers"]
     assert told["patches.conv"]["step"] == told["encoder.blocks.1"]["step"] == 7
     assert max(told["patches.conv"]["equivariance"]) < 0.9  # by 1, 2 and 4 pixels

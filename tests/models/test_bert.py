@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.errors import ConfigError
-from clearformer.inspection import inspect
 from clearformer.layers.attention import PlainCore
 from clearformer.layers.norms import layer_norm
 from clearformer.models.bert import Bert, BertConfig
+from clearformer.models.build import model_config
 from clearformer.objectives.masked_lm import MaskedLM, MaskedLMConfig
-from clearformer.recipe import model_config
+from clearformer.verbs.inspect import inspect
 
 B, T, V, D = 3, 7, 23, 12
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer import registry
 from clearformer.checkpoint import load_tensors, load_weights, save_tensors, weights_of
-from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, SoundBatch, TextBatch, blank
-from clearformer.recipe import model_config, presets
+from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, SoundBatch, TextBatch
+from clearformer.models import MODELS
+from clearformer.models.build import model_config, presets
+from clearformer.tasks import objective_named, objective_names
 
 B, S, T, V = 2, 7, 5, 23
 
@@ -67,7 +68,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 JUDGES = ("classification", "image-classification", "reconstruction")  # of texts and pictures, eight of them here
 
-every_model = pytest.mark.parametrize("name", registry.names("model"))
+every_model = pytest.mark.parametrize("name", MODELS.names())
 every_preset = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "resnet1202" else []) for name in presets()]
 )
@@ -75,7 +76,7 @@ every_preset = pytest.mark.parametrize(
 
 def build(name: str) -> Any:
     torch.manual_seed(0)
-    kind = registry.resolve("model", name)
+    kind = MODELS.resolve(name)
     return kind(kind.Config(**SMALL[name]))
 
 
@@ -110,7 +111,7 @@ def ready(model: Any) -> tuple[Any, Any]:
 
 @every_model
 def test_its_configuration_names_it(name: str) -> None:
-    kind = registry.resolve("model", name)
+    kind = MODELS.resolve(name)
     assert issubclass(kind, nn.Module)
     assert kind.Config(**SMALL[name]).kind == name
     assert build(name).config == kind.Config(**SMALL[name])
@@ -118,8 +119,8 @@ def test_its_configuration_names_it(name: str) -> None:
 
 @every_model
 def test_its_objective_is_registered(name: str) -> None:
-    task = registry.resolve("model", name).task
-    assert task in registry.names("objective")
+    task = MODELS.resolve(name).task
+    assert task in objective_names()
 
 
 @every_model
@@ -146,7 +147,7 @@ def test_dropout_is_for_training_and_evaluation_repeats_itself(name: str) -> Non
 @every_model
 def test_every_parameter_receives_a_gradient_from_its_objective(name: str) -> None:
     model, batch = ready(build(name))
-    kind = registry.resolve("objective", model.task)
+    kind = objective_named(model.task)
     loss = kind(kind.Config())(model, batch)
     assert loss.n_tokens == batch.n_tokens == 8
     loss.total.backward()
@@ -215,8 +216,8 @@ def test_a_preset_builds_and_runs_without_memory(name: str) -> None:
     """On the meta device, which has shapes and no numbers."""
     config = model_config(name)
     with torch.device("meta"):
-        model = registry.resolve("model", config.kind)(config)
-        logits = model(blank(model.task, B, *size_of(model)))
+        model = MODELS.resolve(config.kind)(config)
+        logits = model(model.batch_class.blank(B, *size_of(model)))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     if model.task == "image-classification":
         assert len(logits) == B
@@ -240,7 +241,7 @@ def test_presets_grow() -> None:
     def count(name: str) -> int:
         config = model_config(name)
         with torch.device("meta"):
-            return sum(p.numel() for p in registry.resolve("model", config.kind)(config).parameters())
+            return sum(p.numel() for p in MODELS.resolve(config.kind)(config).parameters())
 
     sizes = [count(f"transformer-{size}") for size in ("tiny", "small", "base", "big")]
     assert sizes == sorted(sizes)

@@ -9,11 +9,11 @@ from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.errors import ConfigError
 from clearformer.generation.decode import sample
 from clearformer.generation.sampling import greedy
-from clearformer.inspection import inspect
 from clearformer.layers.attention import PlainCore
 from clearformer.layers.backends import RecordingCore
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
+from clearformer.verbs.inspect import inspect
 
 B, T, V = 3, 7, 23
 

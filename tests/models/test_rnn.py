@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from clearformer.data.batch import TextBatch
 from clearformer.errors import ConfigError
 from clearformer.layers.cells import CELLS
+from clearformer.models.build import model_config
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
-from clearformer.recipe import model_config
 
 B, T, V, L, D = 3, 7, 23, 2, 11
 

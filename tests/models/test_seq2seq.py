@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.data.batch import Batch
 from clearformer.errors import ConfigError
 from clearformer.handles.translator import Translator
 from clearformer.layers.cells import CELLS
-from clearformer.loading.handles import load
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
+from clearformer.verbs.load import load
 
 B, S, T, V, D, E, A = 2, 7, 5, 23, 11, 6, 13
 both = pytest.mark.parametrize("attention", ["additive", "none"])
@@ -170,7 +170,7 @@ def write_pairs(path: Path, n: int) -> Path:
 
 
 def test_pairs_to_a_translator_that_aligns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
     pairs = write_pairs(tmp_path / "pairs.tsv", 300)
     small = [
         "model.d_model=43", "model.d_embedding=29", "text.kind=word", "text.min_frequency=1", "optim.lr=0.02",

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from clearformer.data.batch import Batch
-from clearformer.inspection import inspect
+from clearformer.models.build import model_config
 from clearformer.models.t5 import T5, T5Config
 from clearformer.models.transformer import Transformer
-from clearformer.recipe import model_config
+from clearformer.verbs.inspect import inspect
 
 B, S, T, V = 2, 7, 5, 23
 SMALL: dict[str, Any] = {

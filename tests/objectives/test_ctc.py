@@ -45,7 +45,7 @@ def test_rows_are_summed_and_padding_is_no_part_of_them() -> None:
 
 
 def test_a_recording_too_short_for_its_transcript_teaches_nothing() -> None:
-    logits = torch.randn(2, T, V + 1, requires_grad=True)
+    logits = torch.randn(2, T, V + 1, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([[0, 0, 0, 0], [0, 1, IGNORE, IGNORE]])  # four alike need three blanks between them
     total = ctc_loss(logits, torch.tensor([T, T]), labels)
     torch.testing.assert_close(total, ctc_loss(logits[1:], torch.tensor([T]), labels[1:, :2]))

@@ -15,13 +15,13 @@ B, C, SIZE, K = 5, 3, 7, 11
 
 
 class Flat(nn.Module):
-    """Scores are a linear map of the pixels, which it keeps."""
+    """Scores are a linear map of the pixels, which it keeps; all in float64."""
 
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.config = SimpleNamespace(n_classes=K)
-        self.classifier = nn.Linear(C * SIZE * SIZE, K)
+        self.classifier = nn.Linear(C * SIZE * SIZE, K).double()
 
     def hidden(self, batch: ImageBatch) -> Tensor:
         self.seen = batch.pixels
@@ -47,25 +47,29 @@ def image(**augment: float) -> ImageConfig:
     return ImageConfig(mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3), augment=augment)
 
 
+def normalised(batch: ImageBatch) -> Tensor:
+    return image().normalise(batch.pixels, torch.float64)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_the_loss_by_hand(batch: ImageBatch, epsilon: float) -> None:
     model, config = Flat(), ImageClassificationConfig(label_smoothing=epsilon)
     loss = ImageClassification(config, image())(model, batch)
-    logs = model.classifier(image().normalise(batch.pixels).flatten(1)).log_softmax(-1)
+    logs = model.classifier(normalised(batch).flatten(1)).log_softmax(-1)
     expected = -sum((1 - epsilon) * logs[i, k] + epsilon * logs[i].mean() for i, k in enumerate(batch.classes))
     torch.testing.assert_close(loss.total, expected)
     assert loss.n_tokens == B
 
 
 def test_float_pixels_are_read_as_they_are(batch: ImageBatch) -> None:
-    model, pixels = Flat(), torch.randn(B, C, SIZE, SIZE)
+    model, pixels = Flat(), torch.randn(B, C, SIZE, SIZE, dtype=torch.float64)
     ImageClassification(ImageClassificationConfig())(model, ImageBatch(pixels, batch.classes))
     assert model.seen is pixels
 
 
 def test_only_training_augments(batch: ImageBatch) -> None:
     objective, model = ImageClassification(ImageClassificationConfig(), image(erase=1.0, mixup=1.0)), Flat()
-    plain = image().normalise(batch.pixels)
+    plain = normalised(batch)
     objective(model.eval(), batch)
     assert model.seen.equal(plain)
     objective(model.train(), batch)
@@ -77,19 +81,20 @@ def test_mixup_has_two_answers(batch: ImageBatch) -> None:
     objective, model = ImageClassification(ImageClassificationConfig(), image(mixup=0.7)), Flat()
     torch.manual_seed(3)
     loss = objective(model, batch)
-    plain, scores = image().normalise(batch.pixels), model.classifier(model.seen.flatten(1))
-    expected = torch.zeros(())
+    plain, seen = normalised(batch), model.seen
+    scores = model.classifier(seen.flatten(1))
+    expected = torch.zeros(()).double()
     for i in range(B):
         mixes = [  # λ, by least squares, and what is left over, if the partner is j
-            (lam, F.mse_loss(lam * plain[i] + (1 - lam) * plain[j], model.seen[i]), j)
+            (lam, F.mse_loss(lam * plain[i] + (1 - lam) * plain[j], seen[i]), j)
             for j in range(B)
-            for lam in [share(plain[i], plain[j], model.seen[i])]
+            for lam in [share(plain[i], plain[j], seen[i])]
         ]
         lam, left, j = min(mixes, key=lambda mix: mix[1])
-        assert left < 1e-6
+        assert left < 1e-20
         losses = F.cross_entropy(scores[i].expand(2, -1), batch.classes[[i, j]], reduction="none")
         expected = expected + lam * losses[0] + (1 - lam) * losses[1]
-    torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(loss.total, expected)
 
 
 def share(a: Tensor, b: Tensor, mixed: Tensor) -> Tensor:
@@ -101,7 +106,7 @@ def share(a: Tensor, b: Tensor, mixed: Tensor) -> Tensor:
 def test_further_answers_count_for_less(batch: ImageBatch) -> None:
     model = Talkative()
     loss = ImageClassification(ImageClassificationConfig(), image())(model, batch).total
-    scores = model.classifier(image().normalise(batch.pixels).flatten(1))
+    scores = model.classifier(normalised(batch).flatten(1))
     each = [F.cross_entropy(n * scores, batch.classes, reduction="sum") for n in (1, 2, 3)]
     torch.testing.assert_close(loss, each[0] + 0.3 * (each[1] + each[2]))
     used = ImageClassification(ImageClassificationConfig(), image())(model.eval(), batch).total

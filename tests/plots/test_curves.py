@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,35 @@ def test_panels_without_values_are_left_out(tmp_path: Path) -> None:
     assert "<!-- Loss -->" in svg
     assert "<!-- 1.25 -->" in svg
     assert "<!-- BLEU -->" not in svg
+
+
+def titles(svg: str) -> list[str]:
+    """The titles of panels, in the order they are drawn, which a number or a legend follows."""
+    return [text for text in re.findall("<!-- (.*?) -->", svg) if re.fullmatch("[A-Za-z][A-Za-z_ 1]+[a-zA-Z1]", text)]
+
+
+def drawn(tmp_path: Path, records: list[dict[str, Any]], panels: dict[str, str] | None = None) -> list[str]:
+    lines = {"step", "training", "validation"}
+    svg = plot_curves(records, tmp_path / "curves.svg", panels).read_text()
+    return [title for title in titles(svg) if title.split()[0] not in lines]
+
+
+def test_panels_are_titled_as_the_task_says(tmp_path: Path) -> None:
+    """Loss is built in, so that a task may name it among its scores; one that it does not name is left out."""
+    records = [*METRICS, {"step": 6, "kind": "valid", "loss": 4.0, "bleu": 2.0, "chrf": 3.0, "next": 1.0}]
+    found = drawn(tmp_path, records, {"BLEU": "bleu", "chrF": "chrf", "Loss": "loss", "Perplexity": "perplexity"})
+    assert found == ["Loss", "BLEU", "chrF", "Learning rate", "Gradient norm", "Tokens per second"]
+
+
+def test_without_panels_every_score_is_titled_by_its_key(tmp_path: Path) -> None:
+    records = [*METRICS, {"step": 6, "kind": "valid", "loss": 4.0, "macro_f1": 0.5}]
+    found = drawn(tmp_path, records)
+    assert found == ["Loss", "bleu", "macro_f1", "Learning rate", "Gradient norm", "Tokens per second"]
+
+
+def test_any_unit_of_speed_has_its_panel(tmp_path: Path) -> None:
+    records = [{"step": 1, "kind": "train", "loss": 2.0, "recordings_per_s": 7.0}]
+    assert drawn(tmp_path, records) == ["Loss", "Recordings per second"]
 
 
 @pytest.mark.parametrize("values", [[2.0], [2.0, float("nan")], [float("nan")], [2.0, float("inf")], [20000.0, 3.0]])

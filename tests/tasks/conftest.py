@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors, save_tensors, weights_of, write_text
 from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.interop.origin import Origin
-from clearformer.loading.contents import foreign_recipe
+from clearformer.loading.folder import foreign_recipe
 from clearformer.models.bert import Bert, BertConfig
 from clearformer.objectives.masked_lm import MaskedLM, MaskedLMConfig
 from clearformer.recipe import Recipe
@@ -87,7 +87,7 @@ def reviews(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def goes_on(tmp_path: Path) -> Callable[[Recipe], set[str]]:
     """
 
     def check(recipe: Recipe) -> set[str]:
-        launch.train(recipe, tmp_path / "whole", device="cpu")
+        fit.train(recipe, tmp_path / "whole", device="cpu")
         run = RunFolder(tmp_path / "again")
-        trainer, task = launch.set_up(recipe, run, torch.device("cpu"), World(), None)
+        trainer, task = fit.set_up(recipe, run, torch.device("cpu"), World(), None)
         trainer.config = trainer.config.changed(steps=10)
         trainer.schedule = trainer.schedule.changed(steps=20)
         trainer.train(task.steps(World()))

@@ -1,23 +1,25 @@
 """Running text to a language model, through the launch of a real training."""
 
 from dataclasses import replace
-from math import exp
+from math import exp, inf
 from pathlib import Path
 
 import pytest
 
-from clearformer import launch
+import clearformer
+from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.corpora import TextCorpora
 from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.translator import Translator
-from clearformer.loading.handles import load, load_as
-from clearformer.recipe import Recipe, build_model
-from clearformer.tasks import begin
+from clearformer.models.build import build_model
+from clearformer.recipe import Recipe
+from clearformer.tasks.text_task import perplexity
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
+from clearformer.verbs.load import load, load_as
 
 PTB = Path(__file__).parents[2].parent / "shared" / "data" / "ptb"
 RHYME = "one two buckle my shoe\nthree four knock at the door\n"
@@ -53,13 +55,13 @@ def recipe(book: Path, **train) -> Recipe:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
 def done(book, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run") / "rhyme"
-    launch.train(recipe(book, steps=160, validate_every=40), out, device="cpu")
+    fit.train(recipe(book, steps=160, validate_every=40), out, device="cpu")
     return out
 
 
@@ -82,6 +84,11 @@ def test_the_report_tells_loss_and_perplexity_of_held_out_text(done: Path) -> No
     losses = [line["loss"] for line in read_metrics(done / "metrics.jsonl") if line["kind"] == "valid"]
     assert losses == sorted(losses, reverse=True)
     assert {path.name for path in (done / "data").iterdir()} == {f"{s}.safetensors" for s in ("train", "valid", "test")}
+
+
+def test_a_perplexity_that_no_float_holds_is_infinite() -> None:
+    assert perplexity(709.0) == exp(709.0)
+    assert perplexity(710.0) == inf
 
 
 def test_the_parts_of_a_book_are_the_book(book: Path) -> None:
@@ -122,9 +129,7 @@ def test_documents_begin_and_end_and_the_pages_of_a_book_do_not(done: Path, tmp_
     recipe_of_lines = recipe(lines, steps=4, validate_every=4).data.changed(
         train={"path": lines, "documents": "line"}, held_out_test=0.0
     )
-    launch.train(
-        replace(recipe(lines, steps=4, validate_every=4), data=recipe_of_lines), tmp_path / "run", device="cpu"
-    )
+    fit.train(replace(recipe(lines, steps=4, validate_every=4), data=recipe_of_lines), tmp_path / "run", device="cpu")
     book, collection = load(done), load(tmp_path / "run")
     tok = collection.tokenizer
     assert collection.encode("a") == [tok.bos_id, *tok.encode(["a"])[0]]
@@ -137,27 +142,27 @@ def test_documents_begin_and_end_and_the_pages_of_a_book_do_not(done: Path, tmp_
 def test_a_language_model_is_not_a_translator(done: Path) -> None:
     with pytest.raises(CheckpointError, match="is a language model, not a translator") as caught:
         load_as(Translator, done)
-    assert caught.value.hint == "with it you can: generate, score, fill, repair, evaluate, plot"
+    assert caught.value.hint == "with it you can: generate, score, fill, repair, embed, evaluate, plot"
 
 
-def test_mistakes_are_said(book: Path, tmp_path: Path) -> None:
+def test_mistakes_are_said(done: Path, book: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="metric = `bleu` is not validated"):
-        begin(recipe(book, metric="bleu"), RunFolder(tmp_path))
+        fit.prepare(recipe(book, metric="bleu"), RunFolder(tmp_path), World(), None, None)
     (tmp_path / "short.txt").write_text("a b c a b c")
+    with pytest.raises(ConfigError, match="evaluating on --text takes no `beam`"):
+        clearformer.evaluate(done, text=book, beam=3, device="cpu")
     with pytest.raises(DataError, match="do not fill one window"):
-        launch.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")
+        fit.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")
 
 
 def test_joined_lines_may_be_looked_back_at(book: Path, tmp_path: Path) -> None:
     table = recipe(book).tables()
     lines = {"path": str(book), "documents": "line"}
     table["data"] = {"joined": True, "train": lines, "valid": lines}
-    task = begin(Recipe.parse(table, "test"), RunFolder(tmp_path))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(Recipe.parse(table, "test"), RunFolder(tmp_path), World(), None, None)
     batches, _ = task.steps(World()).load(0, 0, World())
     assert batches[0].documents is None  # type: ignore[attr-defined]
-    eos = task.tokenizer.eos_id  # type: ignore[attr-defined]
+    eos = task.tokenizer.eos_id
     assert (batches[0].tokens == eos).any(1).any()  # type: ignore[attr-defined]
 
 
@@ -166,9 +171,7 @@ def test_joined_lines_may_be_looked_back_at(book: Path, tmp_path: Path) -> None:
 def test_the_penn_treebank_has_its_known_counts(tmp_path: Path) -> None:
     """10,000 kinds of token with <eos>, and the numbers of tokens that every paper on it counts."""
     ptb = Recipe.read(Path(__file__).parents[2] / "recipes" / "ptb-gpt.toml", [f"data.root={PTB}"])
-    task = begin(ptb, RunFolder(tmp_path))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(ptb, RunFolder(tmp_path), World(), None, None)
     stores = {split: DocumentStore(tmp_path / "data" / f"{split}.safetensors") for split in ("train", "valid", "test")}
     assert {split: len(store.tokens) for split, store in stores.items()} == {
         "train": 929_589, "valid": 73_760, "test": 82_430,
@@ -176,7 +179,7 @@ def test_the_penn_treebank_has_its_known_counts(tmp_path: Path) -> None:
     kinds = set(stores["train"].tokens.tolist())
     assert len(kinds) == 10_000
     assert set(stores["valid"].tokens.tolist()) | set(stores["test"].tokens.tolist()) <= kinds
-    tokenizer = task.tokenizer  # type: ignore[attr-defined]
+    tokenizer = task.tokenizer
     assert tokenizer.vocab_size == 10_002
     assert kinds == {*range(10_002)} - {tokenizer.pad_id, tokenizer.bos_id}
     assert {tokenizer.unk_id, tokenizer.eos_id, tokenizer.id_of("N")} < kinds

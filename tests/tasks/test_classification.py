@@ -10,22 +10,22 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
-from clearformer.auto.labels import plan_finetune_labels
+from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors
+from clearformer.data.labels import LabelSource
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.exchange import merge
 from clearformer.handles.classifier import Classifier
-from clearformer.loading.bases import seen_from
-from clearformer.loading.folders import find
-from clearformer.loading.handles import load, load_as
-from clearformer.loading.opening import open_model
+from clearformer.loading.folder import find, read_recipe
+from clearformer.loading.open import open_model, seen_from
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
+from clearformer.tasks.auto.labels import plan_finetune_labels, plan_labels
+from clearformer.tasks.task import Request
 from clearformer.text import Tokenizer
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
+from clearformer.verbs.load import load, load_as
+from clearformer.verbs.merge import merge
 
 from .conftest import save_model, sentences
 
@@ -54,7 +54,8 @@ def settings(method: str, steps: int = 120) -> list[str]:
 
 def plan(base: Path, reviews: Path, method: str, *more: str, steps: int = 60) -> Recipe:
     sources = {"train": {"path": reviews}}
-    return plan_finetune_labels(base, sources, method, [*settings(method, steps), *more], "cpu")
+    request = Request(sources, None, [*settings(method, steps), *more], "cpu", Recipe.parse, method)
+    return plan_finetune_labels(request, base, read_recipe(base)).recipe
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def runs(tiny_bert: Path, reviews: Path, tmp_path_factory) -> dict[str, Path]:
     """The rule learnt by each method."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
+        patch.setattr(fit, "draw_curves", lambda *_: None)
         for method in METHODS:
             clearformer.finetune(
                 tiny_bert, labels=reviews, method=method, out=folder / method, settings=settings(method), device="cpu"
@@ -99,7 +100,7 @@ def test_only_what_is_new_is_saved(runs: dict[str, Path], method: str, tiny_bert
 @every_partial
 def test_what_is_frozen_does_not_move_by_a_bit(method: str, tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
     recipe = plan(tiny_bert, reviews, method, "train.ema=0.9", steps=7)
-    trainer, task = launch.set_up(recipe, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
+    trainer, task = fit.set_up(recipe, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     trainer.train(task.steps(World()))
     after = dict(trainer.model.named_parameters())
@@ -204,10 +205,19 @@ def test_from_scratch_without_configuration(reviews: Path, tmp_path: Path) -> No
     assert report["trainable"] == report["parameters"]
 
 
+def test_a_training_file_is_read_once(reviews: Path, tmp_path: Path, monkeypatch) -> None:
+    """For all three splits, vocabulary and classes included."""
+    asked = plan_labels(Request({"train": {"path": reviews}}, None, ["data.held_out_test=0.2"], "cpu", Recipe.parse))
+    read, reads = LabelSource.read, list[Path]()
+    monkeypatch.setattr(LabelSource, "read", lambda source: reads.append(source.path) or read(source))
+    task = fit.prepare(asked.recipe, RunFolder(tmp_path / "run"), World(), None, asked.survey)
+    assert reads == [reviews]
+    assert sum(len(task.split(name).rows) for name in ("train", "valid", "test")) == 500
+
+
 def test_what_is_counted_are_texts(runs: dict[str, Path]) -> None:
     report = json.loads((runs["full"] / "report.json").read_text())
-    task = begin(Recipe.read(runs["full"] / "recipe.toml"), RunFolder(runs["full"]))
-    task.open()
+    task = fit.prepare(Recipe.read(runs["full"] / "recipe.toml"), RunFolder(runs["full"]), World(), None, None)
     steps = task.steps(World())
     places = [(epoch, position) for epoch in range(report["steps"]) for position in range(steps.count(epoch))]
     seen = [steps.load(*place, World())[0] for place in places[: report["steps"]]]
@@ -239,7 +249,7 @@ def test_pairs_are_judged_together(tiny_bert: Path, tmp_path: Path) -> None:
     assert not swapped[0].allclose(swapped[1])
     with pytest.raises(DataError, match="run judges pairs of texts"):
         judge.classify(["the film"])
-    scores = clearformer.evaluate_labels(tmp_path / "run", path, device="cpu")  # in the columns of the training
+    scores = clearformer.evaluate(tmp_path / "run", labels=path, device="cpu")  # in the columns of the training
     assert scores["examples"] == len(rows)
 
 
@@ -255,7 +265,7 @@ def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) ->
     assert high > 0.4 > -0.4 > low
     with pytest.raises(CheckpointError, match="gives values, not classes"):
         judge.classify(["a fine film"])
-    assert clearformer.evaluate_labels(tmp_path / "run", path, device="cpu")["pearson"] > 0.9
+    assert clearformer.evaluate(tmp_path / "run", labels=path, device="cpu")["pearson"] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -290,7 +300,7 @@ def test_what_learns_is_one_of_four(tiny_bert: Path, reviews: Path, tmp_path: Pa
 
 def test_tokens_cannot_be_judged_by_a_file_of_texts(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='"none" judges every token'):
-        launch.train(plan(tiny_bert, reviews, "full", "model.pooling=none"), tmp_path / "run", device="cpu")
+        fit.train(plan(tiny_bert, reviews, "full", "model.pooling=none"), tmp_path / "run", device="cpu")
 
 
 def test_texts_are_cut_to_what_the_base_reads(runs: dict[str, Path]) -> None:
@@ -302,7 +312,7 @@ def test_texts_are_cut_to_what_the_base_reads(runs: dict[str, Path]) -> None:
 
 
 def test_a_translator_is_no_base(reviews: Path) -> None:
-    with pytest.raises(ConfigError, match="is a model for translation, whose words no classifier reads"):
+    with pytest.raises(ConfigError, match="is a model for translation, on which no classifier of texts can be built"):
         clearformer.finetune("en-fr-small", labels=reviews)
 
 
@@ -315,7 +325,7 @@ def test_a_recipe_takes_its_sizes_from_its_base(tiny_bert: Path, reviews: Path, 
         "tuning": {"method": "head", "base": tiny_bert.name},
         "train": {"steps": 2, "tokens": 200, "validate_every": 2},
     }
-    launch.train(Recipe.parse(table, "mine.toml"), tmp_path / "run", device="cpu")
+    fit.train(Recipe.parse(table, "mine.toml"), tmp_path / "run", device="cpu")
     saved = Recipe.read(tmp_path / "run" / "recipe.toml")
     assert (saved.model.base.d_model, saved.model.n_classes) == (32, 2)
     assert saved.tuning.fingerprint

@@ -1,5 +1,6 @@
 """Labelled pictures to a classifier: a rule learnt in seconds, resumed bit for bit, tuned to other classes."""
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -11,22 +12,26 @@ import torch
 from PIL import Image
 
 import clearformer
-from clearformer import launch
-from clearformer.auto.images import outline, plan_finetune_images
+from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.fitting import Fitted
 from clearformer.data.image_store import ImageStore
 from clearformer.data.images import ImageCorpora
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.exchange import merge
 from clearformer.handles.image_classifier import ImageClassifier
-from clearformer.loading.handles import load
-from clearformer.loading.opening import open_model
+from clearformer.loading.folder import read_recipe
+from clearformer.loading.open import open_model
+from clearformer.models.build import outline
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
-from clearformer.tasks.pictures import ImageSteps, divide
+from clearformer.tasks.auto.images import plan_finetune_images
+from clearformer.tasks.image_classification import ImageClassificationTask
+from clearformer.tasks.images import ImageBatches, divide
+from clearformer.tasks.task import Request
 from clearformer.training.distributed import World
+from clearformer.training.feed import Steps
 from clearformer.training.journal import read_metrics
+from clearformer.verbs.load import load
+from clearformer.verbs.merge import merge
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 SIZE = 11
@@ -74,7 +79,7 @@ def recipe(path: Path, **tables: Any) -> Recipe:
 def run(shapes: Path, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "shapes"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
+        patch.setattr(fit, "draw_curves", lambda *_: None)
         clearformer.train(recipe(shapes), out=folder, device="cpu")
     return folder
 
@@ -112,17 +117,63 @@ def test_a_cut_training_goes_on_bit_for_bit(shapes: Path, goes_on) -> None:
 
 def test_batches_are_full_and_every_order_another(run: Path) -> None:
     store = ImageStore(run / "data" / "train.safetensors")
-    steps = ImageSteps(store, 31, 7, 2)
+    steps = Steps(ImageBatches(store, 31, 7), 2)
     first, second = ([rows for group in steps.plan(epoch) for rows in group] for epoch in (0, 1))
     assert {len(rows) for rows in first} == {31}
     assert len({*np.concatenate(first)}) == len(store) // 31 * 31  # none twice, but those that fill the last group
     assert not np.array_equal(first[0], second[0])
-    assert np.array_equal(first[3], ImageSteps(store, 31, 7, 2).plan(0)[1][1])
+    assert np.array_equal(first[3], ImageBatches(store, 31, 7).steps(0, 2)[1][1])
     batches, count = steps.load(0, 0, World(1, 2))
     assert (len(batches), count) == (1, 62)
     assert batches[0].pixels.numpy().tobytes() == store.pixels[first[1]].tobytes()
-    assert steps.n_rows == 31
-    assert ImageSteps(store, 10_000, 0, 1).count(0) == 1
+    assert len(ImageBatches(store, 10_000, 0).steps(0, 1)) == 1
+
+
+def test_images_appear_when_they_are_stored_and_not_before(shapes: Path, tmp_path: Path) -> None:
+    """What is decoded first settles the recipe; a task that goes away before it is stored leaves nothing."""
+    run = RunFolder(tmp_path / "run")
+    task = ImageClassificationTask(recipe(shapes), run)
+    task.learn(None, None)
+    settled = task.settle()
+    assert settled.image.mean is not None
+    assert not list(run.data.glob("*.safetensors"))
+    assert list(run.data.iterdir())
+    del task
+    gc.collect()
+    assert not list(run.data.iterdir())
+    task = ImageClassificationTask(settled, run)  # as recipe.toml has it
+    task.classes = sorted(SHAPES)
+    task.store()
+    task.save()
+    task.load()
+    assert task.settle() == settled
+    assert sorted(path.name for path in run.data.iterdir()) == [
+        "test.safetensors",
+        "train.safetensors",
+        "valid.safetensors",
+    ]
+
+
+def test_a_preparation_that_was_killed_is_done_again(shapes: Path, tmp_path: Path, monkeypatch) -> None:
+    """Between recipe.toml and the first image."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageClassificationTask, "store", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            clearformer.train(recipe(shapes, train={"steps": 2}), out=tmp_path / "run", device="cpu")
+    before = (tmp_path / "run" / "recipe.toml").read_text()
+    clearformer.train(resume=True, out=tmp_path / "run", device="cpu")
+    assert (tmp_path / "run" / "recipe.toml").read_text() == before
+    assert Recipe.read(tmp_path / "run" / "recipe.toml").image.mean is not None
+
+
+def test_cudnn_searches_for_kernels_while_the_steps_are_in_use(run: Path, monkeypatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    for is_deterministic in (False, True):
+        saved = Recipe.read(run / "recipe.toml", [f"train.deterministic={str(is_deterministic).lower()}"])
+        steps = ImageClassificationTask(saved, RunFolder(run)).steps(World())
+        assert torch.backends.cudnn.benchmark is not is_deterministic
+        del steps
+        assert not torch.backends.cudnn.benchmark
 
 
 def test_other_classes_get_another_head(run: Path, tmp_path: Path) -> None:
@@ -188,8 +239,9 @@ def test_other_networks_are_tuned(network: dict[str, Any], method: str, shapes: 
 
 def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Path) -> None:
     """Batch norms' statistics too: they are loaded with the base."""
-    chosen = plan_finetune_images(run, {"train": {"path": shapes}}, "head", ["train.steps=5"], "cpu")
-    trainer, task = launch.set_up(chosen, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
+    request = Request({"train": {"path": shapes}}, None, ["train.steps=5"], "cpu", Recipe.parse, "head")
+    chosen = plan_finetune_images(request, run, read_recipe(run)).recipe
+    trainer, task = fit.set_up(chosen, RunFolder(tmp_path / "run"), torch.device("cpu"), World(), None)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.train(task.steps(World()))
     after = trainer.model.state_dict()
@@ -198,10 +250,10 @@ def test_what_is_frozen_stays_what_it_was(run: Path, shapes: Path, tmp_path: Pat
 
 def test_sizes_follow_the_pictures_or_the_model(shapes: Path, tmp_path: Path) -> None:
     free = recipe(shapes, model={"size": 13, "channels": 3})
-    told = begin(free, RunFolder(tmp_path)).recipe
+    told = ImageClassificationTask(free, RunFolder(tmp_path)).recipe
     assert (told.image.size, told.model.size, told.model.channels) == (SIZE, SIZE, 1)
     bare = Recipe.parse({**free.tables(), "image": {}}, "x.toml")
-    told = begin(bare, RunFolder(tmp_path)).recipe
+    told = ImageClassificationTask(bare, RunFolder(tmp_path)).recipe
     assert (told.image.size, told.image.channels, told.model.size) == (13, 3, 13)
 
 
@@ -216,12 +268,12 @@ def write_folder(root: Path, **classes: int) -> Path:
 
 def test_bad_folders_are_said_in_a_sentence(tmp_path: Path) -> None:
     one = write_folder(tmp_path / "one", cats=7)
-    with pytest.raises(DataError, match="every picture is of one class, `cats`"):
+    with pytest.raises(DataError, match="every image is of one class, `cats`"):
         clearformer.train(recipe(one), out=tmp_path / "run", device="cpu")
     broken = write_folder(tmp_path / "broken", cats=3, dogs=3)
     for path in broken.rglob("*.png"):
         path.write_bytes(b"not a picture")
-    with pytest.raises(DataError, match="there are no pictures for train"):
+    with pytest.raises(DataError, match="there are no images for train"):
         clearformer.train(recipe(broken), out=tmp_path / "run2", device="cpu")
     assert not (tmp_path / "run2" / "data" / "train.safetensors").exists()
     with pytest.raises(DataError, match="none of 6 pictures can be read"):
@@ -272,7 +324,7 @@ def test_damaged_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_strange_classes_are_named(run: Path, shapes: Path, tmp_path: Path) -> None:
     other = write_folder(tmp_path / "other", down=2, zebra=2)
     with pytest.raises(DataError, match="labels that training never sees: `zebra`"):
-        clearformer.evaluate_images(run, other, device="cpu")
+        clearformer.evaluate(run, images=other, device="cpu")
     with pytest.raises(DataError, match="test has labels that training never sees: `zebra`"):
         clearformer.train(recipe(shapes, data={"test": {"path": str(other)}}), out=tmp_path / "run", device="cpu")
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
@@ -291,10 +343,10 @@ def test_models_of_other_kinds_are_refused(run: Path, shapes: Path, tiny_bert: P
     with pytest.raises(ConfigError, match="no layer `q` to adapt"):
         clearformer.finetune(run, images=shapes, method="lora", out=run.parent / "lora", device="cpu")
     assert not (run.parent / "lora").exists()
-    with pytest.raises(ConfigError, match="a gpt is for causal-lm, not for pictures"):
+    with pytest.raises(ConfigError, match="a gpt is for causal-lm, not for images"):
         clearformer.plan(images=shapes, model="gpt")
-    with pytest.raises(ConfigError, match="is a classifier of pictures"):
-        clearformer.evaluate_labels(run, reviews)
+    with pytest.raises(CheckpointError, match="is an image classifier: it is not evaluated on --labels"):
+        clearformer.evaluate(run, labels=reviews)
 
 
 def test_a_resnet_by_name_is_as_large_as_one_chosen(shapes: Path) -> None:

@@ -1,6 +1,7 @@
 """Text to a BERT and a RoBERTa, through the launch of a real training."""
 
 import json
+import shutil
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -10,16 +11,19 @@ import numpy as np
 import pytest
 import torch
 
-from clearformer import launch
-from clearformer.checkpoint import RunFolder
+import clearformer
+from clearformer import fit
+from clearformer.checkpoint import RunFolder, load_tensors, save_tensors
 from clearformer.data.batch import EncoderBatch
-from clearformer.errors import ConfigError, DataError
-from clearformer.inspection import inspect
+from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
-from clearformer.tasks.drawn import DrawnSteps
 from clearformer.tasks.masked_lm import MaskedLMTask
+from clearformer.tasks.sampled_text import SampledBatches
 from clearformer.training.distributed import World
+from clearformer.training.feed import Steps
+from clearformer.verbs.inspect import inspect
+from clearformer.verbs.load import load
 
 VERBS = {"sees": "trees", "likes": "bones", "hears": "songs"}
 ANIMALS = ("dog", "cat", "bird", "fish")
@@ -57,21 +61,19 @@ def recipe(path: Path, objective: dict[str, Any] | None = None, text: dict[str, 
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
 def done(tales, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run") / "tales"
     hard = recipe(tales, {"next_sentence": True}, steps=300, validate_every=300, tokens=19 * 61)
-    launch.train(hard, out, device="cpu")
+    fit.train(hard, out, device="cpu")
     return out
 
 
 def opened(tales: Path, folder: Path, objective: dict[str, Any] | None = None, **train) -> MaskedLMTask:
-    task = begin(recipe(tales, objective, **train), RunFolder(folder))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(recipe(tales, objective, **train), RunFolder(folder), World(), None, None)
     assert isinstance(task, MaskedLMTask)
     return task
 
@@ -96,6 +98,28 @@ def test_the_words_hidden_for_validation_never_change(done: Path, tales: Path, t
     assert all(a.tokens.equal(b.tokens) and a.labels.equal(b.labels) for a, b in zip(one, two))  # type: ignore[attr-defined]
 
 
+def test_evaluate_scores_a_file_as_the_test_split(done: Path, tmp_path: Path) -> None:
+    report = json.loads((done / "report.json").read_text())
+    test = tmp_path / "test.txt"
+    test.write_text("\n\n".join(Recipe.read(done / "recipe.toml").data.read("test")))
+    assert clearformer.evaluate(done, text=test, device="cpu") == pytest.approx(report["test"])
+
+
+def test_a_model_without_a_head_for_words_embeds_texts(tiny_bert: Path, tales: Path, tmp_path: Path) -> None:
+    """One without a mask token, too."""
+    assert isinstance(load(tiny_bert), TextEncoder)
+    with pytest.raises(DataError, match="no mask token"):
+        clearformer.evaluate(tiny_bert, text=tales, device="cpu")
+    bare = shutil.copytree(tiny_bert, tmp_path / "bare")
+    (bare / "recipe.toml").write_text(Recipe.read(bare / "recipe.toml", ["model.word_head=false"]).dump())
+    weights, facts = load_tensors(bare / "model.safetensors")
+    body = {name: tensor for name, tensor in weights.items() if not name.startswith("word_head.")}
+    save_tensors(bare / "model.safetensors", body, facts)
+    assert load(bare).embed(["the cat"]).shape == (1, 32)
+    with pytest.raises(CheckpointError, match="bare is a text encoder: it predicts no words"):
+        clearformer.evaluate(bare, text=tales, device="cpu")
+
+
 def test_every_epoch_hides_other_words_of_the_same_text(tales: Path, tmp_path: Path) -> None:
     task = opened(tales, tmp_path)
     steps = task.steps(World())
@@ -116,7 +140,7 @@ def test_every_epoch_hides_other_words_of_the_same_text(tales: Path, tmp_path: P
 
 def test_two_ranks_see_what_one_sees(tales: Path, tmp_path: Path) -> None:
     rows = opened(tales, tmp_path, accumulation=2).rows("train")
-    steps = DrawnSteps(rows, 19 * 31, 3, 2)
+    steps = Steps(SampledBatches(rows, 19 * 31, 3), 2)
     alone, count = steps.load(1, 2, World())
     for rank in (0, 1):
         (part,), same = steps.load(1, 2, World(rank, 2))
@@ -132,7 +156,7 @@ def test_a_head_that_learns_nothing_is_not_built(done: Path, tales: Path, tmp_pa
     assert any(layer["name"] == "next_sentence_head" for layer in inspect(done)["layers"])
     task = opened(tales, tmp_path)
     assert (task.recipe.model.next_sentence_head, task.recipe.model.pooler) == (False, False)
-    assert task.metrics == ("loss", "perplexity", "accuracy")
+    assert [metric.name for metric in task.metrics(task.recipe)] == ["loss", "perplexity", "accuracy"]
 
 
 def test_a_text_whose_words_are_never_drawn_has_no_loss_but_no_nan(tales: Path, tmp_path: Path) -> None:
@@ -144,17 +168,17 @@ def test_a_text_whose_words_are_never_drawn_has_no_loss_but_no_nan(tales: Path, 
 
 def test_mistakes_are_said(tales: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no mask token") as caught:
-        launch.train(recipe(tales, text={"extra": []}), tmp_path / "a", device="cpu")
+        fit.train(recipe(tales, text={"extra": []}), tmp_path / "a", device="cpu")
     assert caught.value.hint == 'reserve one: text.extra = ["[MASK]"]'
     (tmp_path / "one.txt").write_text("\n\n".join(f"word number{i}" for i in range(40)))
     with pytest.raises(DataError, match="no document has two sentences"):
-        launch.train(recipe(tmp_path / "one.txt", {"next_sentence": True}), tmp_path / "b", device="cpu")
+        fit.train(recipe(tmp_path / "one.txt", {"next_sentence": True}), tmp_path / "b", device="cpu")
     table = recipe(tales, {"next_sentence": True}).tables()
     table["model"]["next_sentence_head"] = False
     with pytest.raises(ConfigError, match="asks a model that has no head for it"):
-        begin(Recipe.parse(table, "test"), RunFolder(tmp_path))
+        Recipe.parse(table, "test")
     table = recipe(tales).tables()
     for length, said in ((20, "data.length = 20 is more than model.max_length = 19"), (2, "rows of 2 tokens")):
         table["data"]["length"] = length
         with pytest.raises((ConfigError, DataError), match=said):
-            launch.train(Recipe.parse(table, "test"), tmp_path / f"length{length}", device="cpu")
+            fit.train(Recipe.parse(table, "test"), tmp_path / f"length{length}", device="cpu")

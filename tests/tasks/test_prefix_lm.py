@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE
 from clearformer.handles.language_model import LanguageModel
-from clearformer.loading.handles import load
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
+from clearformer.tasks.prefix_lm import PrefixLMTask
 from clearformer.training.distributed import World
+from clearformer.verbs.load import load
 
 SOUNDS = {"dog": "bark", "cat": "mew", "cow": "moo", "hen": "cluck", "owl": "hoot"}
 
@@ -48,9 +48,15 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(lines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "sounds"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
-        launch.train(recipe(lines), out, device="cpu")
+        patch.setattr(fit, "draw_curves", lambda *_: None)
+        fit.train(recipe(lines), out, device="cpu")
     return out
+
+
+def prepared(recipe: Recipe, folder: Path) -> PrefixLMTask:
+    task = fit.prepare(recipe, RunFolder(folder), World(), None, None)
+    assert isinstance(task, PrefixLMTask)
+    return task
 
 
 def test_it_learns_to_answer_a_prompt_that_it_reads_both_ways(done: Path) -> None:
@@ -65,13 +71,11 @@ def test_it_learns_to_answer_a_prompt_that_it_reads_both_ways(done: Path) -> Non
 
 def test_what_is_judged_is_what_comes_after_the_prefix(done: Path, lines: Path, tmp_path: Path) -> None:
     report = json.loads((done / "report.json").read_text())
-    task = begin(Recipe.read(done / "recipe.toml"), RunFolder(done))
-    task.open()
-    windows = task.windows("test")  # type: ignore[attr-defined]
+    windows = prepared(Recipe.read(done / "recipe.toml"), done).split("test")
     assert 0 < report["test"]["tokens"] < windows.n_tokens
     (places,) = windows.whole()
     assert report["test"]["tokens"] == int((windows.batch(places).labels != IGNORE).sum())
-    whole = clearformer.evaluate_text(done, lines, device="cpu")  # each word of each line, as of any language model
+    whole = clearformer.evaluate(done, text=lines, device="cpu")  # each word of each line, as of any language model
     assert whole["tokens"] > 0
     assert whole["loss"] > report["test"]["loss"]  # what comes first is anybody's guess
 
@@ -79,19 +83,14 @@ def test_what_is_judged_is_what_comes_after_the_prefix(done: Path, lines: Path, 
 def test_validation_is_the_same_for_every_seed_and_batch_size(lines: Path, tmp_path: Path) -> None:
     found = []
     for i, changes in enumerate(({}, {"seed": 7}, {"tokens": 31})):
-        task = begin(recipe(lines, **changes), RunFolder(tmp_path / str(i)))
-        task.prepare(None)
-        task.open()
-        windows = task.windows("valid")  # type: ignore[attr-defined]
+        windows = prepared(recipe(lines, **changes), tmp_path / str(i)).split("valid")
         found.append(torch.cat([windows.batch(places).labels for places in windows.whole()]))
     assert found[0].equal(found[1])
     assert found[0].equal(found[2])
 
 
 def test_the_count_of_a_step_is_that_of_all_its_batches(lines: Path, tmp_path: Path) -> None:
-    task = begin(recipe(lines, accumulation=3), RunFolder(tmp_path))
-    task.prepare(None)
-    task.open()
+    task = prepared(recipe(lines, accumulation=3), tmp_path)
     batches, count = task.steps(World()).load(0, 0, World())
     assert len(batches) == 3
     assert count == sum(int((batch.labels != IGNORE).sum()) for batch in batches)  # type: ignore[attr-defined]

@@ -13,15 +13,17 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.batch import TextBatch
 from clearformer.data.store import DocumentStore
 from clearformer.handles.gaps import fill, repair
-from clearformer.loading.handles import load
+from clearformer.loading.open import open_model
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
 from clearformer.training.distributed import World
+from clearformer.verbs.load import load
+
+from ..bounds import float32_bound_of
 
 RHYME = "one two buckle my shoe\nthree four knock at the door\n"
 
@@ -53,8 +55,8 @@ def done(book, tmp_path_factory) -> Path:
     """A model of words."""
     out = tmp_path_factory.mktemp("run") / "rhyme"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
-        launch.train(recipe(book, "word", steps=120, validate_every=40), out, device="cpu")
+        patch.setattr(fit, "draw_curves", lambda *_: None)
+        fit.train(recipe(book, "word", steps=120, validate_every=40), out, device="cpu")
     return out
 
 
@@ -74,19 +76,22 @@ def test_the_test_reads_the_whole_text_from_first_to_last(done: Path) -> None:
     import json
 
     store = DocumentStore(done / "data" / "test.safetensors")
-    model = load(done).model
+    model = open_model(done).network.eval()
     tokens = torch.from_numpy(store.tokens.astype("int64"))[None]
     read = torch.cat([torch.tensor([[store.start_id]]), tokens[:, :-1]], dim=1)
-    logprobs = model(TextBatch(read, tokens)).log_softmax(-1)
-    loss = -logprobs.gather(2, tokens[:, :, None]).mean().item()
+
+    def loss(network: torch.nn.Module) -> torch.Tensor:
+        return -network(TextBatch(read, tokens)).log_softmax(-1).gather(2, tokens[:, :, None]).mean()
+
     told = json.loads((done / "report.json").read_text())["test"]
-    assert told["loss"] == pytest.approx(loss, rel=1e-5)
+    bound = float32_bound_of(model, loss, n_terms=2 * 37)  # what is read and what is remembered, in every gate
+    assert told["loss"] == pytest.approx(loss(model).item(), abs=bound, rel=0)
     assert (told["perplexity"], told["tokens"]) == (pytest.approx(exp(told["loss"])), tokens.numel())
 
 
 def test_evaluate_takes_other_text(done: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text(RHYME * 3)
-    told = clearformer.evaluate_text(done, tmp_path / "other.txt", device="cpu")
+    told = clearformer.evaluate(done, text=tmp_path / "other.txt", device="cpu")
     assert told["tokens"] == 3 * 11 + 1
     assert told["perplexity"] < 2
 
@@ -102,9 +107,7 @@ def test_the_state_tells(book: Path, tmp_path: Path) -> None:
     """Forgotten at every batch, the same training goes another way: that the runs above agree says something."""
     results = []
     for forgets in (False, True):
-        trainer, task = launch.set_up(
-            recipe(book), RunFolder(tmp_path / str(forgets)), torch.device("cpu"), World(), None
-        )
+        trainer, task = fit.set_up(recipe(book), RunFolder(tmp_path / str(forgets)), torch.device("cpu"), World(), None)
         inner = trainer.objective
 
         def objective(model, batch, inner=inner, forgets=forgets):
@@ -150,9 +153,7 @@ def test_documents_of_a_collection_stay_apart(tmp_path: Path) -> None:
     path.write_text("".join(f"{a} and {b}\n" for a in "abcdefg" for b in "abcdefg"))
     table = recipe(path).tables()
     table["data"]["train"]["documents"] = "line"
-    task = begin(Recipe.parse(table, "test"), RunFolder(tmp_path / "run"))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(Recipe.parse(table, "test"), RunFolder(tmp_path / "run"), World(), None, None)
     batch = task.steps(World()).load(0, 1, World())[0][0]
     assert batch.positions is not None
     assert batch.goes_on.any()

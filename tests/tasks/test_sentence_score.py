@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
-from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer import fit
+from clearformer.checkpoint import load_tensors
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.handles.sentence_scorer import SentenceScorer
-from clearformer.inspection import inspect
-from clearformer.loading.handles import load, load_as
+from clearformer.loading.open import open_model
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
+from clearformer.verbs.inspect import inspect
+from clearformer.verbs.load import load, load_as
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def recipe(path: Path, model: dict[str, Any] | None = None, **train) -> Recipe:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
 def done(sentences: Path, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run") / "scorer"
-    launch.train(recipe(sentences, steps=200, validate_every=100), out, device="cpu")
+    fit.train(recipe(sentences, steps=200, validate_every=100), out, device="cpu")
     return out
 
 
@@ -69,11 +69,11 @@ def test_it_begins_with_an_encoder_that_has_no_such_head(sentences: Path, tmp_pa
     said = recipe(sentences, steps=10).tables()
     said["text"] |= {"extra": ["[MASK]"]}
     words = Recipe.parse(said | {"objective": {"kind": "masked-lm"}}, "test")
-    launch.train(words, tmp_path / "words", device="cpu")
+    fit.train(words, tmp_path / "words", device="cpu")
     for name, base, objective in (("judge", "words", "sentence-score"), ("again", "judge", "masked-lm")):
         sizes = {"model": {"kind": "bert"}, "tuning": {"method": "full", "base": str(tmp_path / base)}}
         still = {"optim": {"lr": 1e-9}, "train": said["train"] | {"steps": 1, "ema": 0.0}}
-        launch.train(
+        fit.train(
             Recipe.parse(said | sizes | still | {"objective": {"kind": objective}}, "test"),
             tmp_path / name,
             device="cpu",
@@ -98,14 +98,22 @@ def test_score_ranks_by_it(done: Path) -> None:
     assert rows[0]["text"] == "the dog sees the man"
     assert set(rows[0]) == {"text", "logprob", "tokens", "perplexity"}
     assert rows[0]["logprob"] <= 0
+    judge.model = open_model(done).network.double().eval()
     singles = [judge.score([text])[0].logprob for text in texts]
-    assert [row.logprob for row in judge.score(texts)] == pytest.approx(singles, abs=1e-5)
+    assert [row.logprob for row in judge.score(texts)] == pytest.approx(singles, abs=1e-10)
 
 
-def test_it_does_nothing_else(done: Path) -> None:
-    with pytest.raises(CheckpointError, match="is a scorer of sentences, not a language model") as caught:
+def test_evaluate_scores_a_file_as_the_test_split(done: Path, tmp_path: Path) -> None:
+    report = json.loads((done / "report.json").read_text())
+    test = tmp_path / "test.txt"
+    test.write_text("\n".join(Recipe.read(done / "recipe.toml").data.read("test")))
+    assert clearformer.evaluate(done, text=test, device="cpu") == pytest.approx(report["test"])
+
+
+def test_it_fills_no_gaps_and_has_no_head_for_words(done: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a sentence scorer: it cannot fill") as caught:
         clearformer.fill(done, "the ___ sees the man")
-    assert caught.value.hint == "with it you can: score"
+    assert caught.value.hint == "with it you can: score, evaluate"
     assert load_as(SentenceScorer, done).name == "scorer"
     names = [layer["name"] for layer in inspect(done)["layers"]]
     assert "next_sentence_head" in names
@@ -116,6 +124,6 @@ def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, goes_on) -> None:
     goes_on(recipe(sentences))
 
 
-def test_a_model_without_the_head_is_refused(sentences: Path, tmp_path: Path) -> None:
+def test_a_model_without_the_head_is_refused(sentences: Path) -> None:
     with pytest.raises(ConfigError, match="has no head for it"):
-        begin(recipe(sentences, {"next_sentence_head": False}), RunFolder(tmp_path))
+        recipe(sentences, {"next_sentence_head": False})

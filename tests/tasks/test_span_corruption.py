@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import clearformer
-from clearformer import launch
-from clearformer.auto.pairs import plan_finetune_pairs
+from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import IGNORE, Batch
+from clearformer.data.store import PairStore
 from clearformer.errors import DataError
 from clearformer.handles.translator import Translator
-from clearformer.loading.handles import load
-from clearformer.prepare import prepare
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
 from clearformer.tasks.span_corruption import SpanCorruptionTask, SpanRows, sentinels
+from clearformer.tasks.task import Request
+from clearformer.tasks.translation import TranslationTask
 from clearformer.text import TextConfig, train_tokenizer
 from clearformer.training.distributed import World
+from clearformer.verbs.load import load
 
 ROUND = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"]
 EXTRA = [f"<extra_id_{n}>" for n in range(5)]
@@ -58,23 +58,24 @@ def recipe(path: Path, kind: str = "t5", extra: list[str] = EXTRA, length: int =
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(launch, "draw_curves", lambda *_: None)
+    monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
 @pytest.mark.parametrize("kind", ["t5", "transformer"])
 def test_it_learns_what_is_missing(counting: Path, tmp_path: Path, kind: str) -> None:
-    launch.train(recipe(counting, kind, steps=150, validate_every=75), tmp_path / "run", device="cpu")
+    fit.train(recipe(counting, kind, steps=150, validate_every=75), tmp_path / "run", device="cpu")
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["valid"]["loss"] < 0.4 * log(11)  # by frequency alone, about log 11 for each word
     model = load(tmp_path / "run")
     assert isinstance(model, Translator)
+    scores = clearformer.evaluate(tmp_path / "run", text=counting, device="cpu")
+    assert scores["loss"] < 0.4 * log(11)
+    assert scores["tokens"] > 500
     assert model.start_id == (0 if kind == "t5" else 1)
 
 
 def test_batches_put_back_together_are_the_text(counting: Path, tmp_path: Path) -> None:
-    task = begin(recipe(counting), RunFolder(tmp_path))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(recipe(counting), RunFolder(tmp_path), World(), None, None)
     assert isinstance(task, SpanCorruptionTask)
     rows = task.rows("valid")
     assert isinstance(rows, SpanRows)
@@ -98,9 +99,7 @@ def test_batches_put_back_together_are_the_text(counting: Path, tmp_path: Path) 
 
 
 def test_spans_are_a_function_of_seed_epoch_and_position(counting: Path, tmp_path: Path) -> None:
-    task = begin(recipe(counting), RunFolder(tmp_path))
-    task.prepare(None)
-    task.open()
+    task = fit.prepare(recipe(counting), RunFolder(tmp_path), World(), None, None)
     assert isinstance(task, SpanCorruptionTask)
     one, two = task.steps(World()), task.steps(World())
     (a,), n = one.load(2, 1, World())
@@ -142,7 +141,7 @@ def test_text_to_text_with_prefixes_trains_from_the_command_and_answers(tmp_path
 
 def test_a_pretrained_t5_learns_a_task_that_the_recipe_names(counting: Path, tmp_path: Path) -> None:
     """The same name stands before every source: those of training, of validation and of whoever asks."""
-    launch.train(recipe(counting), tmp_path / "base", device="cpu")
+    fit.train(recipe(counting), tmp_path / "base", device="cpu")
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(ROUND)) * 13)
     settings = ["data.prefix=eleven ten", "optim.lr=0.01", "train.steps=80", "train.validate_every=80", "train.ema=0.9"]
@@ -153,15 +152,16 @@ def test_a_pretrained_t5_learns_a_task_that_the_recipe_names(counting: Path, tmp
     model, saved = load(tmp_path / "run"), Recipe.read(tmp_path / "run" / "recipe.toml")
     assert (saved.objective.kind, saved.data.filter.max_tokens) == ("translation", 22)
     first = model.source_tokenizer.encode(["eleven ten"])[0]
-    corpus = prepare(saved, RunFolder(tmp_path / "run"))
-    assert corpus.train.rows(np.arange(3))[0].flat[:2].tolist() == first
+    store = PairStore(tmp_path / "run" / "data" / "train.safetensors")
+    assert store.rows(np.arange(3))[0].flat[:2].tolist() == first
     assert model.translate(["two", ""]) == ["three", ""]
     asked = model.score(["two"], ["three"])
     assert model.align("two", "three").source[:2] == model.source_tokenizer.pieces(first)
     model.prefix = ""
     assert model.score(["eleven ten two"], ["three"]) == asked
     assert model.score(["two"], ["three"]) != asked
-    again = plan_finetune_pairs(tmp_path / "run", {"train": {"path": pairs}}, "full", [])
+    request = Request({"train": {"path": pairs}}, None, [], "cpu", Recipe.parse)
+    again = TranslationTask.plan_finetune(request, tmp_path / "run", saved).recipe
     assert again.data.prefix == "eleven ten"
 
 
@@ -174,6 +174,6 @@ def test_sentinels_are_found_in_order() -> None:
 
 def test_mistakes_are_said(counting: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="texts of 18 tokens lose spans that take 2 sentinels, and the tokenizer has 1"):
-        launch.train(recipe(counting, extra=EXTRA[:1]), tmp_path / "few", device="cpu")
+        fit.train(recipe(counting, extra=EXTRA[:1]), tmp_path / "few", device="cpu")
     with pytest.raises(DataError, match="too short to lose spans"):
-        launch.train(recipe(counting, length=2), tmp_path / "short", device="cpu")
+        fit.train(recipe(counting, length=2), tmp_path / "short", device="cpu")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.data.wav import read_sound
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.transcriber import Transcriber
 from clearformer.handles.translator import Translator
-from clearformer.loading.handles import load, load_as
 from clearformer.recipe import Recipe, override
+from clearformer.verbs.load import load, load_as
 
 from .tones import RATE, RECIPE, tone, write_tones, write_wav
 
@@ -45,7 +45,7 @@ def recipe(folder: Path, *settings: str) -> Recipe:
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "tones"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
+        patch.setattr(fit, "draw_curves", lambda *_: None)
         clearformer.train(recipe(folder), out=out, device="cpu")
     return out
 
@@ -87,7 +87,7 @@ def test_batch_equals_singles(run: Path, folder: Path) -> None:
 
 def test_evaluate_and_transcribe_are_verbs(run: Path, folder: Path) -> None:
     report = json.loads((run / "report.json").read_text())
-    scores = clearformer.evaluate_speech(run, folder / "list-2.tsv", device="cpu")
+    scores = clearformer.evaluate(run, recordings=folder / "list-2.tsv", device="cpu")
     assert scores == {name: report["test"][name] for name in ("wer", "cer", "words", "sentences")}
     (row,) = clearformer.transcribe(run, [folder / "2-0.wav"])
     assert row["path"] == str(folder / "2-0.wav")
@@ -121,7 +121,7 @@ def test_mistakes_are_said(run: Path, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "short.wav").write_bytes(write_wav(tmp_path / "a.wav", np.zeros(7)).read_bytes())
     with pytest.raises(DataError, match=r"short\.wav is too short"):
         clearformer.transcribe(run, [tmp_path / "short.wav"])
-    with pytest.raises(CheckpointError, match="is a model of speech, not a translator"):
+    with pytest.raises(CheckpointError, match="is a speech recogniser, not a translator"):
         load_as(Translator, run)
     with pytest.raises(ConfigError, match=r"train\.tokens = 5 frames hold no recording of"):
         clearformer.train(recipe(folder, "train.tokens=5"), out=tmp_path / "small", device="cpu")

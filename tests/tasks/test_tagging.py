@@ -1,6 +1,8 @@
 """Labelled words to a classifier of words: from scratch, on a trained model, by command and from Python."""
 
+import copy
 import json
+from math import sqrt
 from pathlib import Path
 from random import Random
 
@@ -8,16 +10,17 @@ import pytest
 import torch
 
 import clearformer
-from clearformer import launch
+from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.classifier import Classifier
 from clearformer.handles.tagger import Tagger
-from clearformer.loading.handles import load, load_as
+from clearformer.loading.open import open_model
 from clearformer.recipe import Recipe
-from clearformer.tasks import begin
 from clearformer.training.distributed import World
+from clearformer.verbs.load import load, load_as
 
+from ..bounds import float32_bound_of
 from .conftest import WORDS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -61,7 +64,7 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tiny_bert: Path, news: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "tagger"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "draw_curves", lambda *_: None)
+        patch.setattr(fit, "draw_curves", lambda *_: None)
         clearformer.finetune(
             tiny_bert, labels=news, out=folder, settings=[*SMALL, "optim.lr=0.005", "model.dropout=0"], device="cpu"
         )
@@ -86,16 +89,17 @@ def test_a_rule_that_needs_the_context_is_learnt(run: Path) -> None:
 
 def test_batch_equals_singles_and_long_sentences_are_judged_whole(run: Path) -> None:
     model = load_as(Tagger, run)
+    model.model = open_model(run).network.double().eval()
     rows = [*sentences(11, 7), ["film"] * 61]  # of which the model reads 21 at a time
     together = model.scores(rows)
-    torch.testing.assert_close(together, torch.cat([model.scores([row]) for row in rows]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together, torch.cat([model.scores([row]) for row in rows]), atol=1e-10, rtol=0)
     assert len(together) == sum(map(len, rows))
 
 
 def test_evaluate_counts_words(run: Path, tmp_path: Path) -> None:
     rows = sentences(31, 9)
     (tmp_path / "test.conll").write_text(conll(rows))
-    scores = clearformer.evaluate_labels(run, tmp_path / "test.conll", device="cpu")
+    scores = clearformer.evaluate(run, labels=tmp_path / "test.conll", device="cpu")
     assert scores["examples"] == sum(map(len, rows)) == sum(map(sum, scores["confusion"]))
     assert (scores["sentences"], scores["classes"]) == (31, ["A", "B", "O"])
     right = [
@@ -105,7 +109,7 @@ def test_evaluate_counts_words(run: Path, tmp_path: Path) -> None:
     assert 0 < scores["macro_f1"] <= 1
     swapped = "\n".join("".join(f"{label} {word}\n" for word, label in zip(row, tag(row))) + "\n" for row in rows)
     (tmp_path / "swapped.conll").write_text(swapped)
-    again = clearformer.evaluate_labels(run, tmp_path / "swapped.conll", text_columns=1, label_column=0, device="cpu")
+    again = clearformer.evaluate(run, labels=tmp_path / "swapped.conll", text_columns=1, label_column=0, device="cpu")
     assert again == scores
 
 
@@ -132,8 +136,7 @@ def test_every_method_tunes_it(tiny_bert: Path, news: Path, tmp_path: Path, meth
 
 def test_the_loss_is_a_mean_over_words(run: Path, news: Path) -> None:
     """Training divides by the words of a step, so that its loss is that of validation."""
-    task = begin(Recipe.read(run / "recipe.toml"), RunFolder(run))
-    task.open()
+    task = fit.prepare(Recipe.read(run / "recipe.toml"), RunFolder(run), World(), None, None)
     batches, count = task.steps(World()).load(0, 0, World())
     assert count == sum(batch.n_tokens for batch in batches)
     assert count > len(batches[0])
@@ -142,17 +145,19 @@ def test_the_loss_is_a_mean_over_words(run: Path, news: Path) -> None:
 def test_mistakes_are_said(run: Path, news: Path, reviews: Path, tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.conll").write_text("the X O\nfilm X C\n")
     with pytest.raises(DataError, match="has labels that training never sees: `C`"):
-        clearformer.evaluate_labels(run, tmp_path / "odd.conll", device="cpu")
+        clearformer.evaluate(run, labels=tmp_path / "odd.conll", device="cpu")
     with pytest.raises(DataError, match="test has labels that training never sees: `C`"):
         clearformer.finetune(tiny_bert, labels=news, test=tmp_path / "odd.conll", out=tmp_path / "no", device="cpu")
     with pytest.raises(DataError, match="labels no words"):
-        clearformer.evaluate_labels(run, reviews, device="cpu")
+        clearformer.evaluate(run, labels=reviews, device="cpu")
     with pytest.raises(DataError, match="judges words, not pairs"):
         clearformer.classify(run, ["a film"], ["a plot"])
-    with pytest.raises(ConfigError, match="is a classifier of words, which finds no text likely"):
+    with pytest.raises(CheckpointError, match="is a tagger: it cannot score"):
         clearformer.score(run, ["a film"])
-    with pytest.raises(CheckpointError, match="is a classifier of words, not a classifier"):
+    with pytest.raises(CheckpointError, match="is a tagger, not a classifier"):
         load_as(Classifier, run)
+    with pytest.raises(ConfigError, match="--beam means nothing for --labels"):
+        clearformer.evaluate(run, labels=news, beam=2, device="cpu")
 
 
 def climb(words: list[str]) -> list[float]:
@@ -192,9 +197,17 @@ def test_a_recurrent_network_learns_the_value_of_every_word(tmp_path: Path, cell
     (tmp_path / "test.conll").write_text(
         "\n".join("".join(f"{w} {y}\n" for w, y in zip(words, climb(words))) for words in test)
     )
-    scores = clearformer.evaluate_labels(tmp_path / "run", tmp_path / "test.conll", device="cpu")
+    scores = clearformer.evaluate(tmp_path / "run", labels=tmp_path / "test.conll", device="cpu")
     squares = [
         (ours - right) ** 2 for words, row in zip(test, model.values(test)) for ours, right in zip(row, climb(words))
     ]
-    assert scores["loss"] == pytest.approx(sum(squares) / len(squares), rel=1e-4)
+    loss = sum(squares) / len(squares)
+
+    def values(network: torch.nn.Module) -> torch.Tensor:
+        twin = copy.copy(model)
+        twin.model = network
+        return twin.scores(test)
+
+    off = float32_bound_of(open_model(tmp_path / "run").network.eval(), values, n_terms=52)  # features of both ways
+    assert scores["loss"] == pytest.approx(loss, abs=2 * off * sqrt(loss))  # (y + δ)² − y² = 2 y δ, and y is √loss
     assert (scores["sentences"], scores["examples"]) == (31, len(squares))

@@ -4,8 +4,11 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 import tokenizers
@@ -14,12 +17,12 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from clearformer import registry
 from clearformer.errors import ConfigError, TokenizerError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
-from clearformer.text.tokenizer import thin
+from clearformer.text.tokenizer import shares, thin
+from clearformer.text.tokenizers import TOKENIZERS
 
-KINDS = registry.names("tokenizer")
+KINDS = TOKENIZERS.names()
 LINES = [
     "The cat sat on the mat, and the dog (a big one) sat on the cat.",
     "Don't the cats like the big dogs? The dogs don't!",
@@ -249,6 +252,92 @@ def test_a_long_row_loses_its_ends_but_not_its_frame(kind: str) -> None:
     assert tokenizer.framed(texts, pairs) == tokenizer.framed(texts, pairs, 401)  # nothing stays behind
     with pytest.raises(TokenizerError, match="max_tokens = 3 leaves no room for text\nhint: the frame has 3"):
         tokenizer.framed(texts, pairs, 3)
+
+
+def twin(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """The Rust tokenizer inside, free to be changed."""
+    rust = tokenizers.Tokenizer.from_str(tokenizer._rust.to_str())
+    rust.encode_special_tokens = True
+    return rust
+
+
+def frames() -> dict[str, Tokenizer]:
+    names = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    bert, roberta, t5, swapped = foreign(names), foreign(names), foreign(["<pad>", "</s>", "<unk>"]), foreign(names)
+    bert.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    roberta.post_processor = processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2))
+    t5.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B:1 </s>:1", special_tokens=[("</s>", 2)]
+    )
+    swapped.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A", pair="[CLS] $B:1 [SEP] $A", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    made = {"bert": bert, "roberta": roberta, "t5": t5, "swapped": swapped, "ours": foreign(names)}
+    return {name: Tokenizer(rust.to_str()) for name, rust in made.items()}
+
+
+@pytest.mark.parametrize("name", frames())
+def test_cutting_is_longest_first_truncation_by_rust(name: str) -> None:
+    """Every pair of lengths in every room, odd ones too: of two texts as long the second keeps one more token."""
+    tokenizer = frames()[name]
+    rust, words = twin(tokenizer), ["cat", "dog", "dog", "cat", "dog", "cat", "cat"]
+    texts = [" ".join(words[:n]) for n in range(8)]
+    pairs = [(a, b) for a in texts for b in (" ".join(reversed(text.split())) for text in texts)]
+    inputs: dict[str, list] = {"single": texts, "pair": pairs}
+    for kind, rows in inputs.items():
+        frame = rust.num_special_tokens_to_add(kind == "pair")
+        for max_tokens in range(frame + 1, frame + 17):
+            rust.enable_truncation(max_tokens)
+            expected = [(row.ids, row.type_ids) for row in rust.encode_batch(rows)]
+            told = [rows] if kind == "single" else [[a for a, _ in rows], [b for _, b in rows]]
+            assert list(zip(*tokenizer.framed(*told, max_tokens=max_tokens))) == expected
+
+
+def test_the_longer_text_keeps_the_odd_token() -> None:
+    assert [shares(a, b, 7) for a, b in ((5, 5), (9, 8), (8, 9), (2, 9), (9, 2), (3, 4), (9, 0))] == [
+        (3, 4), (4, 3), (3, 4), (2, 5), (5, 2), (3, 4), (7, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_marked_text_is_what_rust_finds_special_tokens_in(kind: str) -> None:
+    tokenizer = train(kind, vocab_size=311, extra=("[MASK]", "<turn>"))
+    rust = twin(tokenizer)
+    rust.encode_special_tokens = False
+    for text in ("<turn>the cat<eos>", "<turn> the cat <eos> ", "the [MASK]<unk>", "cat", "", "\ud83d<turn>", *LINES):
+        whole = text.replace("\ud83d", "\ufffd")
+        assert tokenizer.encode_marked(text) == rust.encode(whole, add_special_tokens=False).ids
+    assert tokenizer.encode_marked("<turn>cat<eos>")[0] == tokenizer.id_of("<turn>")
+    assert tokenizer.eos_id not in tokenizer.encode(["<turn>cat<eos>"])[0]
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.encode_marked("<turn>cat<eos>") == tokenizer.encode_marked("<turn>cat<eos>")
+
+
+def test_threads_share_a_tokenizer() -> None:
+    """Each method in many threads at once says what it says alone."""
+    tokenizer = train("bpe", extra=("<turn>",))
+    texts, pairs = LINES * 7, LINES[::-1] * 7
+    (ids,) = tokenizer.encode([LINES[0]])
+
+    def streamed() -> list[str | None]:
+        stream = tokenizer.stream()
+        return [stream.step(token_id) for token_id in ids]
+
+    jobs: list[Callable[[], object]] = [
+        *(partial(tokenizer.framed, texts, None, n) for n in (None, 3, 5, 11, 401)),
+        *(partial(tokenizer.framed, texts, pairs, n) for n in (None, 4, 13, 401)),
+        partial(tokenizer.encode, [*texts, "<turn> the cat <eos>"]),
+        partial(tokenizer.encode_marked, "<turn>the cat<eos> the dog<turn>"),
+        partial(tokenizer.encode_with_offsets, "<turn> the cat <eos>"),
+        partial(tokenizer.decode, [ids, ids[:5]]),
+        partial(tokenizer.frame, True),
+        streamed,
+    ]
+    expected = [job() for job in jobs]
+    order = Random(0).choices(range(len(jobs)), k=600)
+    with ThreadPoolExecutor(16) as pool:
+        for i, found in zip(order, pool.map(lambda i: jobs[i](), order)):
+            assert found == expected[i]
 
 
 def test_what_cannot_be_unknown_is_left_out() -> None:

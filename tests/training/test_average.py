@@ -6,7 +6,7 @@ from clearformer.training.average import Average
 
 
 def test_update_by_hand():
-    model = nn.Linear(1, 1, bias=False)
+    model = nn.Linear(1, 1, bias=False).double()
     nn.init.constant_(model.weight, 2.0)
     average = Average(model, decay=0.5)
     expected = 2.0
@@ -15,7 +15,7 @@ def test_update_by_hand():
         average.update(step)
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * value
-        assert average.weights["weight"].item() == pytest.approx(expected, rel=1e-6)
+        assert average.weights["weight"].item() == pytest.approx(expected, rel=1e-12)
     assert (1 + 9) / (10 + 9) > 0.5  # the last steps met the decay itself
 
 

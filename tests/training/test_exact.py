@@ -67,13 +67,15 @@ def gradients(trainer: Trainer, batches: list[Batch]) -> dict[str, torch.Tensor]
 
 
 def assert_same_gradients(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor], precision: str) -> None:
-    """float64: each tensor to 1e-10; float32: all together to 1e-5."""
+    """float64: each tensor to 1e-10; float32: all together, as a sum over a step's tokens that is cut differently."""
     assert one.keys() == two.keys()
+    n_tokens = count_of(batches_of(N_PAIRS))
     off = {name: (one[name] - two[name]).norm() for name in one}
     size = {name: one[name].norm() for name in one}
     if precision == "float64":
         assert max((off[name] / size[name]).item() for name in one) < 1e-10
-    assert torch.stack(list(off.values())).norm() < 1e-5 * torch.stack(list(size.values())).norm()
+    whole_size = torch.stack(list(size.values())).norm().item()
+    assert torch.stack(list(off.values())).norm() < n_tokens * torch.finfo(torch.float32).eps * whole_size
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

@@ -33,6 +33,8 @@ from clearformer.tuning.adapters import (
 from clearformer.tuning.freeze import freeze
 from clearformer.tuning.lora import LoraConfig, LoraLinear
 
+from ..bounds import float32_bound_of
+
 B, T, S, V, R = 2, 3, 5, 23, 3
 EVERYWHERE = ("q", "k", "v", "out", "gate", "value", "down")
 
@@ -185,13 +187,13 @@ def test_a_second_adapter_is_the_one_that_learns() -> None:
 
 
 def test_merged_and_unmerged() -> None:
-    model, b = with_adapter(build(), targets=EVERYWHERE), batch()
+    """In float64: W x + s B A x and (W + s B A) x round differently, and pairs as loud as these amplify it."""
+    model, b = with_adapter(build().double(), targets=EVERYWHERE), batch()
     expected, before = model(b), {name: x.clone() for name, x in model.state_dict().items()}
     merge(model)
-    bound = 1e-5 * max(1.0, expected.abs().max().item())
-    assert (model(b) - expected).abs().max() <= bound
+    torch.testing.assert_close(model(b), expected)
     assert list(model.state_dict()) == list(build().state_dict())
-    plain = build(1)
+    plain = build(1).double()
     load_weights(plain, weights_of(model), "merged")  # a model like any other
     assert plain(b).equal(model(b))
     unmerge(model)
@@ -202,16 +204,16 @@ def test_merged_and_unmerged() -> None:
 
 def test_merged_models_can_be_packed_and_adapted_ones_are_left_alone() -> None:
     model, b = with_adapter(build()), batch()
-    expected = model(b)
+    expected, bound = model(b), float32_bound_of(model, lambda other: other(b), n_terms=13)  # features, at most
     with torch.inference_mode():
         packed = pack(copy.deepcopy(model))
         assert type(packed.encoder.blocks[0].attn.qkv) is LoraLinear  # type: ignore[index, union-attr]
-        torch.testing.assert_close(packed(b), expected)
+        assert (packed(b) - expected).abs().max() <= bound
         packed = pack(merge(copy.deepcopy(model)))
         assert type(packed.encoder.blocks[0].attn.qkv) is PackedLinear  # type: ignore[index, union-attr]
-        torch.testing.assert_close(packed(b), expected)
+        assert (packed(b) - expected).abs().max() <= bound
         assert unmerge(packed)(b).equal(packed(b))
-        torch.testing.assert_close(packed(b), expected)
+        assert (packed(b) - expected).abs().max() <= bound
 
 
 def test_what_a_merged_model_keeps_moves_and_is_copied_along() -> None:
@@ -220,11 +222,12 @@ def test_what_a_merged_model_keeps_moves_and_is_copied_along() -> None:
     assert unmerge(twin).encoder.blocks[0].attn.qkv.weight.dtype == torch.float64  # type: ignore[union-attr]
     assert all(parameter.dtype == torch.float64 for parameter in twin.parameters())
     assert all(module.training for module in twin.modules())
-    torch.testing.assert_close(twin(b).float(), model(b))
+    bound = float32_bound_of(model, lambda other: other(b), n_terms=13)
+    assert (twin(b).float() - model(b)).abs().max() <= bound
 
 
 def test_merging_leaves_tied_weights_tied_or_does_not_happen() -> None:
-    model, b = with_adapter(build(), "head", targets=("unembedding",)), batch()
+    model, b = with_adapter(build().double(), "head", targets=("unembedding",)), batch()
     with pytest.raises(ConfigError, match="target_embedding and unembedding share one weight"):
         merge(model)
     with_adapter(model, "fr")

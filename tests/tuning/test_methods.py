@@ -21,7 +21,7 @@ every_partial = pytest.mark.parametrize("method", ["lora", "prefix", "made", "he
 
 def build(seed: int = 0) -> Any:
     torch.manual_seed(seed)
-    return Classifier(ClassifierConfig(base=BASE, n_classes=C)).eval()
+    return Classifier(ClassifierConfig(base=BASE, n_classes=C)).double().eval()
 
 
 def config(method: str) -> TuningConfig:

@@ -10,7 +10,7 @@ from clearformer.checkpoint import load_tensors, load_weights, save_tensors, wei
 from clearformer.data.batch import Batch
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.layers.attention import Core, MultiHeadAttention, PlainCore, attend
-from clearformer.layers.backends import FusedCore, RecordingCore
+from clearformer.layers.backends import FusedCore, RecordingCore, recording
 from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation
@@ -137,6 +137,27 @@ def test_a_model_with_a_prefix_is_one_graph() -> None:
     model, b = prefixed(), batch()
     whole = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(whole(b), model(b), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("core", [PlainCore(), FusedCore()], ids=["plain", "fused"])
+def test_what_is_recorded_is_what_is_computed(core: Core) -> None:
+    """The pattern over prefix and real keys, times both values, is what the heads hand to the output matrix."""
+    model, b, heads = prefixed(core=core), batch(), list[Tensor]()
+    layers, expected = [block.cross for block in model.decoder.blocks], model(b)
+    before, memory = [layer.core for layer in layers], model.encode(b.source, b.source_mask)
+    for layer in layers:
+        layer.out.register_forward_pre_hook(lambda _, told: heads.append(told[0]))
+    with recording(model.decoder) as recorders:
+        assert model(b).equal(expected)
+    assert [layer.core for layer in layers] == before
+    for layer, recorder, z in zip(layers, recorders[1::2], heads):
+        [looks] = recorder.record
+        assert looks.shape == (B, 6, T, P + S)
+        torch.testing.assert_close(looks.sum(-1), torch.ones(B, 6, T).double())
+        assert looks[..., P:].sum(-1).max() < 0.9  # the real keys' share
+        assert not looks[1, ..., P + 3 :].any()  # padding
+        values = torch.cat([layer.prefix.v.expand(B, -1, -1, -1), layer.remember(memory)[1]], dim=2)
+        torch.testing.assert_close(z, (looks @ values.repeat_interleave(3, dim=1)).transpose(1, 2).flatten(2))
 
 
 def test_padding_and_the_future_still_cannot_matter() -> None:

@@ -78,7 +78,7 @@ def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens:
     return next(name for name, module in CONVERTERS.items() if module is converter)
 
 
-def export_pictures(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:
+def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:
     """The same of a network for pictures, whose classes have names."""
     converter = converter_for(config)
     converter.export_config(config)

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.interop.huggingface.bert import prefix_in
+from clearformer.interop.huggingface.class_names import class_settings, count_classes
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
-from clearformer.interop.huggingface.pictures import class_settings, count_classes
 from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word
 from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
 from clearformer.models.vit import ViTConfig

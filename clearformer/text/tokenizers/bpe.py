@@ -13,8 +13,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
+from clearformer.text.config import TextConfig
 from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import TextConfig
 
 WORD = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^ \p{L}\p{M}\p{N}]")
 """A run of letters with their marks and joiners (a Hindi vowel sign is a mark), one digit, or one other character."""

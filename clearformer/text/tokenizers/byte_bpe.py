@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearformer.errors import TokenizerError
+from clearformer.text.config import TextConfig
 from clearformer.text.normalize import composer, normalizer
-from clearformer.text.tokenizer import TextConfig
 from clearformer.text.tokenizers.bpe import WORD
 
 KEPT = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]|\s+(?= \S)|\s+")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 
-from clearformer.text.tokenizer import TextConfig
+from clearformer.text.config import TextConfig
 from clearformer.text.tokenizers.word import frequent
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tokenizers import Tokenizer, decoders, models, trainers
 
 from clearformer.errors import TokenizerError
-from clearformer.text.tokenizer import SPECIALS, TextConfig
+from clearformer.text.config import SPECIALS, TextConfig
 from clearformer.text.tokenizers.bpe import marked, spaced
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import PreTokenizer
 
+from clearformer.text.config import TextConfig
 from clearformer.text.normalize import composer, normalizer
-from clearformer.text.tokenizer import TextConfig
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:

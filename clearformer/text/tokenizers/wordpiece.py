@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from clearformer.text.config import TextConfig
 from clearformer.text.normalize import normalizer
-from clearformer.text.tokenizer import TextConfig
 from clearformer.text.tokenizers.bpe import spaced, untie
 
 NEEDLESS_SPACE = Regex(

@@ -71,12 +71,19 @@ def test_each_has_a_reference() -> None:
 
 
 def test_pictures_are_drawn_for_one_by_one() -> None:
-    """Each picture becomes what its own operation makes of it, whatever the others become."""
+    """Each picture becomes what its own operation makes of it, whatever the others become.
+
+    But for rounding: places between pixels are products, which one picture and several take by different kernels, and
+    a number that stands at a half then goes up or down.
+    """
     before = pictures(3)
     which, sign = torch.tensor([0, 3, 7, 10, 13, 9]), torch.tensor([1.0, -1, 1, -1, 1, -1])
     together = operate(before, which, M, sign)
     for i in range(len(before)):
-        assert together[i].equal(operate(before[i : i + 1], which[i : i + 1], M, sign[i : i + 1])[0])
+        alone = operate(before[i : i + 1], which[i : i + 1], M, sign[i : i + 1])[0]
+        off = (together[i].int() - alone.int()).abs()
+        assert off.max() <= 1
+        assert (off > 0).float().mean() < 0.01
 
 
 def test_the_seed_says_what_is_drawn_and_nothing_is_nothing() -> None:

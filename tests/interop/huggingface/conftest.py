@@ -9,17 +9,12 @@ from torch import Tensor
 from clearformer.checkpoint import load_weights
 from clearformer.data.batch import TextBatch
 from clearformer.interop.huggingface.convert import import_any
+from clearformer.models.build import build_model
 from clearformer.models.gpt import GPT
-from clearformer.recipe import build_model
+
+from ...bounds import assert_alike
 
 B, T = 2, 5
-
-
-def close(a: Tensor, b: Tensor) -> None:
-    """Within 1e-4 of the largest in float32, 1e-9 in float64."""
-    assert a.dtype == b.dtype
-    bound = 1e-4 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-9
-    assert (a - b).abs().max().item() <= bound
 
 
 def read(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
@@ -49,11 +44,13 @@ def alike() -> Callable[[GPT, Any], None]:
         tokens = torch.randint(ours.config.vocab, (B, T))
         said = theirs(input_ids=tokens, output_hidden_states=True)
         batch = TextBatch(tokens, tokens)
-        found = [*streams(ours.decoder, lambda: ours.hidden(batch)), ours(batch)]
-        wanted = [*said.hidden_states, said.logits]
-        assert len(found) == len(wanted) == ours.config.n_layers + 2
-        for a, b in zip(found, wanted):
-            close(a, b)
+        assert len(said.hidden_states) == ours.config.n_layers + 1
+        assert_alike(
+            ours,
+            lambda model: [*streams(model.decoder, lambda: model.hidden(batch)), model(batch)],
+            [*said.hidden_states, said.logits],
+            n_terms=max(ours.config.d_model, ours.config.d_ff),
+        )
 
     return compare
 

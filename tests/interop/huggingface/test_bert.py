@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import BertConfig as TheirConfig
 from transformers import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining, BertModel
 
@@ -14,7 +15,8 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.bert import export_config, export_folder, import_config, import_folder
 from clearformer.models.bert import Bert, BertConfig
 
-from .conftest import close, read, streams
+from ...bounds import assert_alike
+from .conftest import read, streams
 
 B, T, H, K, F, V = 2, 5, 7, 3, 13, 17
 CLASSES = {
@@ -51,17 +53,25 @@ def assert_same(ours: Bert, theirs: Any, pad: int = 0) -> None:
         segments = torch.zeros_like(segments)
     out = theirs(tokens, attention_mask=mask.long(), token_type_ids=segments, output_hidden_states=True)
     batch = EncoderBatch(tokens, mask, segments)
-    *_, hidden = states = streams(ours.encoder, lambda: ours.hidden(batch))
-    for a, b in zip(states, out.hidden_states, strict=True):
-        close(a[mask], b[mask])
-    if "pooler_output" in out and out.pooler_output is not None:
-        close(ours.pooled(hidden), out.pooler_output)
+    expected = [state[mask] for state in out.hidden_states]
+    is_pooled = "pooler_output" in out and out.pooler_output is not None
+    if is_pooled:
+        expected.append(out.pooler_output)
     if ours.config.word_head:
-        close(ours(batch)[mask], out.get("prediction_logits", out.get("logits"))[mask])
-    else:
-        assert ours(batch).equal(hidden)
+        expected.append(out.get("prediction_logits", out.get("logits"))[mask])
     if ours.config.next_sentence_head:
-        close(ours.next_sentence(ours.pooled(hidden)), out.get("seq_relationship_logits", out.get("logits")))
+        expected.append(out.get("seq_relationship_logits", out.get("logits")))
+
+    def run(model: Bert) -> list[Tensor]:
+        *_, hidden = states = streams(model.encoder, lambda: model.hidden(batch))
+        found = [state[mask] for state in states]
+        found += [model.pooled(hidden)] if is_pooled else []
+        found += [model(batch)[mask]] if model.config.word_head else []
+        return found + ([model.next_sentence(model.pooled(hidden))] if model.config.next_sentence_head else [])
+
+    assert_alike(ours, run, expected, n_terms=H * K)
+    if not ours.config.word_head:
+        assert ours(batch).equal(ours.hidden(batch))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -115,7 +125,7 @@ def test_our_own_model_goes_over_and_comes_back(
     theirs = BertModel.from_pretrained(tmp_path).eval()
     assert theirs.config.pad_token_id == 2
     theirs_hidden = theirs(tokens := torch.randint(V, (B, T))).last_hidden_state
-    close(ours.hidden(EncoderBatch(tokens)), theirs_hidden)
+    assert_alike(ours, lambda model: [model.hidden(EncoderBatch(tokens))], [theirs_hidden], n_terms=H * K)
 
 
 @every_class

@@ -26,6 +26,8 @@ from clearformer.models.transformer import Transformer
 from clearformer.tuning.adapters import add_lora, lora_weights, merge, pairs_of, switch
 from clearformer.tuning.lora import LoraConfig
 
+from ...bounds import assert_alike
+
 B, T, S, H, K, F, V, R = 2, 3, 5, 7, 2, 13, 17, 3
 
 
@@ -84,11 +86,8 @@ def logits(model: Any) -> Tensor:
         return found
 
 
-def assert_close(a: Tensor, b: Tensor) -> None:
-    """Within the bar: 1e-5 relative in float32, 1e-10 in float64."""
-    assert a.dtype == b.dtype
-    bound = 1e-5 * max(1.0, b.abs().max().item()) if b.dtype == torch.float32 else 1e-10
-    assert (a - b).abs().max().item() <= bound
+def assert_same_logits(ours: Any, theirs: Any) -> None:
+    assert_alike(ours, lambda model: [logits(model)], [logits(theirs)], n_terms=H * K)
 
 
 TARGETS = [["q_proj", "v_proj"], ["k_proj", "out_proj", "fc1", "fc2"], ["encoder_attn.q_proj", "layers.1.fc1"]]
@@ -102,12 +101,12 @@ def test_logits_are_pefts_both_ways(base: Path, tmp_path: Path, dtype: torch.dty
     plain = logits(model)
     config = import_adapter(save(reference, tmp_path / "theirs"), model, rows, "fr")
     assert (config.rank, config.alpha, config.dropout) == (R, 5, 0)
-    assert_close(logits(model), logits(reference))
-    assert (logits(model) - plain).abs().max() > 0.01  # a thousand times the bar
+    assert_same_logits(model, reference)
+    assert (logits(model) - plain).abs().max() > 0.01
     export_adapter(tmp_path / "ours", model, rows, "fr")
     back = PeftModel.from_pretrained(MarianMTModel.from_pretrained(base).to(dtype), tmp_path / "ours").to(dtype).eval()
-    assert_close(logits(model), logits(back))
-    assert_close(logits(merge(copy.deepcopy(model))), logits(reference))
+    assert_same_logits(model, back)
+    assert_same_logits(merge(copy.deepcopy(model)), reference)
     wanted, said = (load_file(tmp_path / side / "adapter_model.safetensors") for side in ("theirs", "ours"))
     assert set(wanted) == set(said)
     assert all(said[key].equal(tensor) for key, tensor in wanted.items())
@@ -128,7 +127,7 @@ def test_a_scale_by_the_root_of_the_rank(base: Path, tmp_path: Path) -> None:
     reference = theirs(base, use_rslora=True)
     model, rows = ours(base)
     import_adapter(save(reference, tmp_path / "theirs"), model, rows)
-    assert_close(logits(model), logits(reference))
+    assert_same_logits(model, reference)
 
 
 def test_a_regular_expression_and_chosen_layers(base: Path, tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_a_regular_expression_and_chosen_layers(base: Path, tmp_path: Path) -> N
         reference = theirs(base, **fields)
         model, rows = ours(base)
         import_adapter(save(reference, tmp_path / str(i)), model, rows)
-        assert_close(logits(model), logits(reference))
+        assert_same_logits(model, reference)
 
 
 def test_two_adapters_side_by_side(base: Path, tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_two_adapters_side_by_side(base: Path, tmp_path: Path) -> None:
         references[name] = theirs(base)
         import_adapter(save(references[name], tmp_path / name), model, rows, name)
     for name, reference in references.items():
-        assert_close(logits(switch(model, name)), logits(reference))
+        assert_same_logits(switch(model, name), reference)
     assert logits(switch(model, None)).equal(plain)
 
 
@@ -158,7 +157,7 @@ def test_a_pair_on_all_of_qkv_becomes_three_of_theirs(base: Path, tmp_path: Path
     randomise(model, ".B")
     export_adapter(tmp_path / "ours", model, rows)
     back = PeftModel.from_pretrained(MarianMTModel.from_pretrained(base), tmp_path / "ours").eval()
-    assert_close(logits(model), logits(back))
+    assert_same_logits(model, back)
 
 
 class Theirs(nn.Module):

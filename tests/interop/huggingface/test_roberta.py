@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaModel
 
 from clearformer.checkpoint import load_tensors, weights_of
@@ -13,7 +14,8 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.roberta import export_config, export_folder, import_config, import_folder
 from clearformer.models.bert import Bert, BertConfig
 
-from .conftest import close, read, streams
+from ...bounds import assert_alike
+from .conftest import read, streams
 
 B, T, H, K, F, V = 2, 5, 7, 3, 13, 17
 
@@ -41,13 +43,14 @@ def assert_same(ours: Bert, theirs: Any) -> None:
     tokens = torch.randint(pad + 1, V, (B, T)).masked_fill(~mask, pad)
     out = theirs(tokens, attention_mask=mask.long(), output_hidden_states=True)
     batch = EncoderBatch(tokens, mask, segments=torch.ones_like(tokens))  # which a RoBERTa knows nothing of
-    *_, hidden = states = streams(ours.encoder, lambda: ours.hidden(batch))
-    for a, b in zip(states, out.hidden_states, strict=True):
-        close(a[mask], b[mask])
-    if ours.config.word_head:
-        close(ours(batch)[mask], out.logits[mask])
-    else:
-        close(ours.pooled(hidden), out.pooler_output)
+
+    def run(model: Bert) -> list[Tensor]:
+        *_, hidden = states = streams(model.encoder, lambda: model.hidden(batch))
+        last = model(batch)[mask] if model.config.word_head else model.pooled(hidden)
+        return [*(state[mask] for state in states), last]
+
+    last = out.logits[mask] if ours.config.word_head else out.pooler_output
+    assert_alike(ours, run, [*(state[mask] for state in out.hidden_states), last], n_terms=H * K)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,17 +5,19 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import ViTConfig as TheirConfig
 from transformers import ViTForImageClassification, ViTModel
 
 from clearformer.checkpoint import load_tensors, weights_of
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface.pictures import class_names
+from clearformer.interop.huggingface.class_names import class_names
 from clearformer.interop.huggingface.vit import export_config, export_folder, import_config, import_folder
 from clearformer.models.vit import ViT, ViTConfig
 
-from .conftest import close, read, streams
+from ...bounds import assert_alike
+from .conftest import read, streams
 
 B, C, N, PATCH, H, K, F = 2, 3, 15, 5, 7, 3, 13
 NAMES = ["dog", "cat", "tree", "river", "book"]
@@ -43,15 +45,14 @@ def assert_same(ours: ViT, theirs: Any, size: int = N) -> None:
     """Every hidden state, and the scores; what leaves their last block is not yet normed."""
     pixels = torch.randn(B, C, size, size, dtype=theirs.dtype)
     out = theirs(pixels, output_hidden_states=True, interpolate_pos_encoding=size != N)
-    batch = ImageBatch(pixels)
-    *states, last = streams(ours.encoder, lambda: ours.hidden(batch))
-    for a, b in zip(states, out.hidden_states):
-        close(a, b)
-    assert len(out.hidden_states) == len(states) + 1
-    if ours.config.n_classes:
-        close(ours(batch), out.logits)
-    else:
-        close(last, out.last_hidden_state[:, 0])
+
+    def run(model: ViT) -> list[Tensor]:
+        batch = ImageBatch(pixels.to(model.patches.conv.weight.dtype))
+        *states, last = streams(model.encoder, lambda: model.hidden(batch))
+        return [*states, model(batch) if model.config.n_classes else last]
+
+    last = out.logits if ours.config.n_classes else out.last_hidden_state[:, 0]
+    assert_alike(ours, run, [*out.hidden_states[:-1], last], n_terms=C * PATCH**2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

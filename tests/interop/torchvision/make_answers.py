@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clearformer.checkpoint import weights_of
 from clearformer.interop.torchvision.convert import export_weights
-from clearformer.recipe import build_model, model_config
+from clearformer.models.build import build_model, model_config
 
 ANSWERS = Path(__file__).with_name("answers.json")
 CLASSES, PICTURES = 17, 2

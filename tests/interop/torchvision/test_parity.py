@@ -10,7 +10,7 @@ from torch import Tensor
 from clearformer.checkpoint import load_weights, weights_of
 from clearformer.data.batch import ImageBatch
 from clearformer.interop.torchvision.convert import export_weights, import_weights
-from clearformer.recipe import build_model
+from clearformer.models.build import build_model
 
 from .make_answers import ANSWERS, CASES, our_config, pictures, ruled, signature
 
@@ -29,9 +29,10 @@ def answers() -> dict[str, Any]:
 
 @torch.no_grad()
 def check(config: Any, weights: dict[str, Tensor], size: int, wanted: list[Any]) -> None:
-    model: Any = build_model(config).eval()
+    """Ours in float64, the same on every processor; theirs are on file as float32 had them, rounded for good."""
+    model: Any = build_model(config).double().eval()
     load_weights(model, weights, "by rule")
-    batch = ImageBatch(pictures(size))
+    batch = ImageBatch(pictures(size).double())
     said = model.answers(batch) if len(wanted) > 1 else [model(batch)]
     for ours, theirs in zip(said, map(torch.tensor, wanted), strict=True):
         assert (ours - theirs).abs().max() <= 1e-4 * max(1.0, theirs.abs().max().item())

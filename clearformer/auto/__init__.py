@@ -1,1 +1,0 @@
-"""Zero configuration: a recipe chosen from the data, and every choice said aloud. A file for each kind of data."""

@@ -1,0 +1,101 @@
+"""A safetensors file whose tensors grow along their first axis while it is written, in constant memory.
+
+The format's header states every size before the first byte of data, so the tensors grow as raw files in a temporary
+folder beside the path and are joined at the end. The file appears whole or not at all.
+"""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from clearformer.errors import MachineError
+
+CODES = {"int64": "I64", "int32": "I32", "uint16": "U16", "uint8": "U8"}
+
+
+class Kind(NamedTuple):
+    """What a tensor is made of: numbers of a type, and the shape of one row of them."""
+
+    dtype: str
+    row: tuple[int, ...] = ()
+
+
+class TensorFileWriter:
+    """`append` rows to the tensors named in `kinds`, then `join`, or `discard`. Metadata may change until then.
+
+    The widest elements should come first, so that every tensor starts at a multiple of its element's size.
+    """
+
+    def __init__(self, path: Path, kinds: Mapping[str, Kind], metadata: Mapping[str, str] | None = None) -> None:
+        self.path, self.kinds, self.metadata = path, dict(kinds), dict(metadata or {})
+        self.counts = dict.fromkeys(kinds, 0)
+        with writing(path), ExitStack() as stack:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
+            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in kinds}
+            self._open = stack.pop_all()
+
+    @property
+    def is_open(self) -> bool:
+        return self._folder.exists()
+
+    def append(self, name: str, rows: np.ndarray) -> None:
+        """rows (n, …) of the shape that the tensor's kind says."""
+        kind = self.kinds[name]
+        assert rows.shape[1:] == kind.row, f"{name} has rows {kind.row}, not {rows.shape[1:]}"
+        self.counts[name] += len(rows)
+        with writing(self.path):
+            self._raw[name].write(rows.astype(kind.dtype, copy=False).tobytes())
+
+    def join(self) -> None:
+        """Put the file in place."""
+        with writing(self.path), self._open:
+            for file in self._raw.values():
+                file.flush()
+            joined = self._folder / "joined"
+            with open(joined, "wb") as file:
+                file.write(self._header())
+                for name in self._raw:
+                    with open(self._folder / name, "rb") as raw:
+                        shutil.copyfileobj(raw, file, 2**20)
+                    os.remove(self._folder / name)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(joined, self.path)
+
+    def discard(self) -> None:
+        with writing(self.path):
+            self._open.close()
+
+    def _header(self) -> bytes:
+        """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
+        entries: dict[str, object] = {"__metadata__": self.metadata}
+        start = 0
+        for name, (dtype, row) in self.kinds.items():
+            shape = [self.counts[name], *row]
+            end = start + prod(shape) * np.dtype(dtype).itemsize
+            entries[name] = {"dtype": CODES[dtype], "shape": shape, "data_offsets": [start, end]}
+            start = end
+        text = json.dumps(entries).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the disk may answer into a sentence about `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineError(f"{path}: the disk is full", "free some space, or choose another folder") from None
+        raise MachineError(f"{path}: cannot be written ({error.strerror})", "choose another folder") from None

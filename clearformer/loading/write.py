@@ -1,0 +1,51 @@
+"""Write a model as a run folder, whoever made it: imported, or merged with an adapter."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from torch import Tensor, nn
+
+from clearformer.checkpoint import CLASSES, RunFolder, save_tensors, write_json, write_text
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface.folder import TEMPLATE
+from clearformer.tables import Tables
+from clearformer.tasks.task import save_tokenizers
+from clearformer.text import Tokenizer
+
+IMPORTED = ("origin", "image", "model")  # the tables of a recipe without [data]
+
+
+def require_empty(out: Path) -> None:
+    """Refuse to write over what is there."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise CheckpointError(f"{out} is there already, and not empty", "choose another folder")
+
+
+def write_run(
+    out: Path,
+    recipe: Tables,
+    weights: Mapping[str, Tensor],
+    tokenizers: list[Tokenizer],
+    template: str | None = None,
+    classes: list[str] | None = None,
+) -> None:
+    """Write a run folder. The recipe comes last: with it, the folder is complete."""
+    run, tables = RunFolder(out), recipe.tables()
+    if recipe.data is None:
+        tables = {name: table for name, table in tables.items() if name in IMPORTED}
+    if tokenizers:
+        save_tokenizers(run, tokenizers[0], tokenizers[-1])
+    if classes is not None:
+        write_json(out / CLASSES, classes)
+    if template is not None:
+        write_text(out / TEMPLATE, template)
+    save_tensors(run.model, weights, {"tokenizers": [tokenizer.fingerprint() for tokenizer in tokenizers]})
+    write_text(run.recipe, tomli_w.dumps(tables))
+
+
+def describe_run(out: Path, recipe: Tables, network: nn.Module) -> dict[str, Any]:
+    """What the verbs that write a run folder return: run, kind, parameters."""
+    n_parameters = sum(parameter.numel() for parameter in network.parameters())
+    return {"run": str(out), "kind": recipe.model.kind, "parameters": n_parameters}

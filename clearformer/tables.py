@@ -1,0 +1,123 @@
+"""The tables of a recipe as validated values, and the settings that override them.
+
+Tables        what tasks and the trainer see of a recipe; recipe.py reads one from TOML
+override      "train.steps=500" and the like, as --set takes them
+read_toml     a file as plain tables
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+
+from clearformer.data.pixels import ImageConfig
+from clearformer.data.sound import SoundConfig
+from clearformer.errors import ConfigError
+from clearformer.evaluation.evaluate import EvaluateConfig
+from clearformer.generation.decode import DecodeConfig
+from clearformer.interop.origin import Origin
+from clearformer.models.build import preset_name, presets
+from clearformer.text import TextConfig
+from clearformer.training.loop import TrainConfig
+from clearformer.training.optim import OptimConfig
+from clearformer.training.schedules import ScheduleConfig
+from clearformer.tuning.methods import TuningConfig
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a recipe. There is no [data] where there is an [origin] and nothing was trained since."""
+
+    data: Any
+    text: TextConfig
+    model: Any
+    objective: Any
+    optim: OptimConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    decode: DecodeConfig
+    evaluate: EvaluateConfig
+    image: ImageConfig | None = None
+    sound: SoundConfig | None = None
+    tuning: TuningConfig | None = None
+    origin: Origin | None = None
+
+    def with_tables(self, **tables: Any) -> Self:
+        """A copy with some tables replaced."""
+        return replace(self, **tables)
+
+    def with_model(self, **changes: Any) -> Self:
+        """A copy with some keys of [model] changed."""
+        return replace(self, model=self.model.changed(**changes))
+
+    def with_vocab(self, **sizes: int) -> Self:
+        """A copy whose embeddings fit these vocabularies; a published model may have rows to spare."""
+        if self.origin is not None:
+            sizes = {key: max(size, getattr(self.model, key)) for key, size in sizes.items()}
+        return self.with_model(**sizes)
+
+    def dump(self) -> str:
+        """The recipe as TOML, every field written out. A field that is None is left out: TOML has no null."""
+        return tomli_w.dumps(self.tables())
+
+    def tables(self) -> dict[str, Any]:
+        """The same as plain values."""
+        tables = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: table.model_dump(mode="json", exclude_none=True)
+            for name, table in tables.items()
+            if table is not None
+        }
+
+
+def read_toml(path: Path, example: str) -> dict[str, Any]:
+    """The tables of a file; `example` shows what they look like to whoever wrote something else."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(
+            f"{path} cannot be read: {reason}", "give the path of a recipe, a TOML file such as those in recipes/"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", example) from None
+
+
+def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply "train.steps=500" and the like.
+
+    A preset that is set here wins over the sizes that the table writes out, and other settings, before or after it,
+    win over the preset. The preset of the result has its proper name.
+    """
+    changes = [parse_setting(setting) for setting in settings]
+    result = {name: dict(section) if isinstance(section, dict) else section for name, section in table.items()}
+    for path, value in changes:
+        if path == ["model", "preset"] and isinstance(result.get("model"), dict):
+            for size in presets().get(preset_name(str(value)), {}):
+                result["model"].pop(size, None)
+    for setting, (path, value) in zip(settings, changes):
+        place = result
+        for part in path[:-1]:
+            inner = place.get(part, {})
+            if not isinstance(inner, Mapping):
+                raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` itself")
+            place[part] = place = dict(inner)
+        place[path[-1]] = value
+    if isinstance(model := result.get("model"), dict) and model.get("preset"):
+        model["preset"] = preset_name(str(model["preset"]))
+    return result
+
+
+def parse_setting(setting: str) -> tuple[list[str], Any]:
+    """The path and value of "train.steps=500". Values are TOML; what is not valid TOML is taken as a string."""
+    key, equals, text = setting.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2:
+        raise ConfigError(f"--set {setting}: expected table.key=value", "for example --set train.steps=500")
+    try:
+        return path, tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return path, text.strip()

@@ -1,0 +1,147 @@
+"""Running text: what all tasks on --text share.
+
+    learn       the tokenizer, from the base or from the lines of the training text
+    store       each split as one stream of tokens on disk
+    evaluate    score other files as the test split is scored
+
+`text_encoder` makes a TextEncoder of any network that reads text, also of the one inside a classifier.
+"""
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable
+from math import exp, inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from clearformer.checkpoint import RunFolder
+from clearformer.data.batch import Tensors
+from clearformer.data.store import DocumentStore
+from clearformer.errors import ConfigError, DataError
+from clearformer.handles.text_encoder import TextEncoder
+from clearformer.objectives import Objective
+from clearformer.tables import Tables
+from clearformer.tasks import TEXT, Given
+from clearformer.tasks.task import Pretrained, Task, device_of, vocab_keys
+from clearformer.text import Tokenizer, train_tokenizer
+from clearformer.training.journal import console
+
+CHUNK = 2**24  # tokens looked at together: a corpus may be larger than memory
+
+
+class TextTask(Task):
+    """A task on running text. Each says how it tokenises documents, what its batches are and how it is scored."""
+
+    flag = TEXT
+
+    @classmethod
+    def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
+        """A corpus is one file, or several."""
+        return {split: {"path": as_paths(files)} for split, files in given.splits.items()}
+
+    def learn(self, base: Pretrained | None, survey: Any) -> None:
+        tokenizer = self.learn_tokenizer() if base is None else base.target_tokenizer
+        self.require(tokenizer)
+        self.tokenizers = [tokenizer] * self.n_tokenizers
+
+    def learn_tokenizer(self) -> Tokenizer:
+        """Trained on the training text, line by line; or read from the file that the recipe names."""
+        text = self.recipe.text
+        if text.file is not None:
+            return Tokenizer.load(text.file)
+        documents: Iterable[str] = self.recipe.data.read("train")
+        return train_tokenizer((line for text in documents for line in text.splitlines(keepends=True)), text)
+
+    def require(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that lacks special tokens of this task, before any text is tokenised."""
+
+    def settle(self) -> Tables:
+        keys = vocab_keys(self.n_tokenizers)
+        return self.recipe.with_vocab(**{key: tok.vocab_size for key, tok in zip(keys, self.tokenizers)})
+
+    def store(self) -> None:
+        data = self.recipe.data
+        has_test = data.test is not None or data.held_out_test > 0
+        for split in ("test", "valid", "train") if has_test else ("valid", "train"):
+            stored = self.encode(data.read(split), self.path(split))
+            if len(stored.tokens) == 0:
+                raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
+            count = "1 document" if len(stored) == 1 else f"{len(stored):,} documents"
+            console.print(f"{split}: {len(stored.tokens):,} tokens of {count}{unknown_share(stored, self.tokenizer)}")
+
+    @abstractmethod
+    def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
+        """Tokenise documents into a file."""
+
+    @classmethod
+    @torch.no_grad()
+    def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
+        """The scores of the test split, on other files; documents are divided as in training."""
+        if options:
+            raise ConfigError(f"evaluating on --{cls.flag.name} takes no `{next(iter(options))}`", "leave it out")
+        data, source = model.recipe.data, cls.sources(given)["train"]
+        if data is None:
+            data = cls.data.parse({"train": source}, f"--{cls.flag.name}")
+        data = data.changed(train=data.train.changed(**source))
+        with TemporaryDirectory() as folder:
+            task = cls(model.recipe.with_tables(data=data), RunFolder(Path(folder)))
+            task.require(model.target_tokenizer)
+            task.tokenizers = model.tokenizers
+            if len(task.encode(data.train.read(), task.path("test")).tokens) == 0:
+                raise DataError(f"{source['path'][0]} has no text", "give a file with text")
+            return task.score(model.network.eval(), "test")
+
+
+def as_paths(files: Any) -> tuple[Path, ...]:
+    return tuple(map(Path, [files] if isinstance(files, str | Path) else files))
+
+
+def unknown_share(store: DocumentStore, tokenizer: Tokenizer) -> str:
+    """What share of a text has no entry in the vocabulary, which may have been learnt from another text."""
+    if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 has one token for both
+        return ""
+    parts = np.array_split(store.tokens, len(store.tokens) // CHUNK + 1)
+    share = 100 * sum(int((part == tokenizer.unk_id).sum()) for part in parts) / len(store.tokens)
+    return f", {share:.2g} % of them unknown" if share else ""
+
+
+def score_tokens(objective: Objective, model: nn.Module, batches: Iterable[Tensors]) -> dict[str, Any]:
+    """Mean loss and perplexity of the predicted tokens, and how many they are."""
+    device, total, count = device_of(model), 0.0, 0
+    for batch in batches:
+        loss, n = objective(model, batch.to(device))
+        total, count = total + float(loss), count + n
+    return {"loss": total / count, "perplexity": perplexity(total / count), "tokens": count}
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss); infinite where a float cannot hold it, above 709."""
+    try:
+        return exp(loss)
+    except OverflowError:
+        return inf
+
+
+def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> TextEncoder:
+    """A network of `model` as an encoder of texts: the whole of it, or what a classifier reads with.
+
+    The files of a published sentence encoder say whether its vectors have length 1, which `unit` overrides, and how
+    many tokens it reads.
+    """
+    modules = read_beside(model.path / "modules.json", [])
+    normalizes = any(str(module.get("type", "")).endswith("Normalize") for module in modules)
+    length = read_beside(model.path / "sentence_bert_config.json", {}).get("max_seq_length")
+    return TextEncoder(network, model.tokenizer, model.name, length, normalizes if unit is None else unit)
+
+
+def read_beside(path: Path, default: Any) -> Any:
+    """A JSON file beside the weights; the default if there is none that can be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) or default
+    except (OSError, ValueError):
+        return default

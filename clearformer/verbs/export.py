@@ -1,0 +1,63 @@
+"""Write a model as a Hugging Face folder, or as torchvision weights."""
+
+from pathlib import Path
+from typing import Any
+
+from clearformer.checkpoint import save_tensors, weights_of, write_text
+from clearformer.errors import CheckpointError, ConfigError, suggest
+from clearformer.interop.huggingface.convert import converter_for, export_any, export_image_classifier
+from clearformer.interop.huggingface.folder import TEMPLATE
+from clearformer.interop.huggingface.vocabulary import write_tokenizer
+from clearformer.interop.pixels import write_image
+from clearformer.interop.torchvision import convert as torchvision
+from clearformer.loading.open import open_model
+from clearformer.loading.write import require_empty
+from clearformer.tasks.task import Pretrained
+from clearformer.verbs.load import task_for
+
+FORMATS = ("huggingface", "torchvision")
+
+
+def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
+    """Write the folder that `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor` read: folder, model_type.
+
+    The format "torchvision" writes the weights under torchvision's names, as safetensors: nothing is ever pickled.
+    """
+    out = Path(out)
+    if format not in FORMATS:
+        raise ConfigError(f"there is no format `{format}`", suggest(format, FORMATS))
+    require_empty(out)
+    opened = open_model(model)
+    if format == "torchvision":
+        save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
+        model_type = opened.config.kind
+    elif task_for(opened).n_tokenizers == 0:
+        model_type = export_image_model(opened, out)
+    else:
+        model_type = export_text_model(opened, out)
+    return {"folder": str(out), "model_type": model_type}
+
+
+def export_image_model(opened: Pretrained, out: Path) -> str:
+    """The network, its class names, and how it reads images."""
+    converter_for(opened.config)  # first: there is none for an autoencoder
+    model_type = export_image_classifier(out, opened.config, weights_of(opened.network), opened.classes or [])
+    if opened.recipe.image is not None:
+        write_image(out, opened.recipe.image)
+    return model_type
+
+
+def export_text_model(opened: Pretrained, out: Path) -> str:
+    """The network, its tokenizer, and its chat template if it has one."""
+    tokenizer = opened.target_tokenizer
+    if opened.source_tokenizer.fingerprint() != tokenizer.fingerprint():
+        raise CheckpointError(
+            f"{opened.name} has a vocabulary for each side, and tokenizer.json holds one",
+            "only a model with one vocabulary can be exported: train with text.shared = true",
+        )
+    ids = {"pad": tokenizer.pad_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
+    model_type = export_any(out, opened.config, weights_of(opened.network), ids)
+    write_tokenizer(out, tokenizer, opened.config, len(opened.tokenizers) == 2)
+    if opened.template is not None:
+        write_text(out / TEMPLATE, opened.template)
+    return model_type

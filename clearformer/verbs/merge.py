@@ -1,0 +1,64 @@
+"""Add a LoRA adapter to the weights of its base: a run that LoRA tuned, or a folder that peft wrote."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clearformer.checkpoint import RunFolder, weights_of
+from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface.convert import converter_for, converter_of
+from clearformer.interop.huggingface.peft import CONFIG, import_adapter, read_config
+from clearformer.loading.folder import find, is_foreign
+from clearformer.loading.open import open_model
+from clearformer.loading.write import describe_run, require_empty, write_run
+from clearformer.tasks.task import Pretrained
+from clearformer.tuning import adapters
+
+
+def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) -> dict[str, Any]:
+    """Write a run folder of the base with the adapter in its weights, and return run, kind, parameters, base.
+
+    The adapter names its base. Give `base` if it has moved.
+    """
+    adapter, out = Path(adapter), Path(out)
+    require_empty(out)
+    if RunFolder(adapter).exists:
+        merged, base = open_tuned_run(adapter)
+    else:
+        merged, base = open_peft_adapter(adapter, base)
+    write_run(out, merged.recipe, weights_of(merged.network), merged.tokenizers, merged.template, merged.classes)
+    return describe_run(out, merged.recipe, merged.network) | {"base": str(base)}
+
+
+def open_tuned_run(run: Path) -> tuple[Pretrained, str]:
+    """A run that LoRA tuned, as a model without [tuning], and its base. Opening it merges its adapter."""
+    opened = open_model(run)
+    tuning = opened.recipe.tuning
+    if tuning is None or tuning.method != "lora":
+        how = "trained whole" if tuning is None else f"tuned by the method `{tuning.method}`"
+        raise CheckpointError(f"{run} was {how}: it has no LoRA to merge", "name the --out of finetune --method lora")
+    return replace(opened, recipe=opened.recipe.with_tables(tuning=None)), str(tuning.base)
+
+
+def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretrained, Path]:
+    """The base of an adapter that peft wrote, with the adapter merged, and the folder of the base."""
+    if not (adapter / CONFIG).exists():
+        raise CheckpointError(
+            f"{adapter} holds no adapter: it has no {CONFIG}",
+            "name a run that LoRA tuned, or a folder that peft wrote",
+        )
+    folder = base_of(adapter) if base is None else find(base)
+    opened = open_model(folder)
+    converter = converter_of(folder) if is_foreign(folder) else converter_for(opened.config)
+    import_adapter(adapter, opened.network, converter.tensor_rows(opened.config))
+    adapters.merge(opened.network)
+    return opened, folder
+
+
+def base_of(adapter: Path) -> Path:
+    """The folder of the model that an adapter was trained on. Its path may start at the adapter's folder."""
+    name = read_config(adapter).get("base_model_name_or_path")
+    for path in (Path(str(name)), adapter / str(name)) if name else ():
+        if path.is_dir():
+            return find(path)
+    raise CheckpointError(f"{adapter} is for the base `{name}`, which is not here", "say where it is: --base FOLDER")

@@ -1,0 +1,26 @@
+"""transcribe: the words of recordings."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from clearformer.data.sources import read_each
+from clearformer.errors import DataError
+from clearformer.handles.batching import refuse_string
+from clearformer.handles.transcriber import Transcriber
+from clearformer.verbs.load import load_for
+
+
+def transcribe(
+    model: str | Path, sounds: Sequence[str | Path], *, device: str = "cpu", broken: list[DataError] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each WAV file: path, text, and as `words` each word with the seconds where it starts and ends.
+
+    A file that cannot be read raises an error; with a list as `broken` it is left out, and the error added there.
+    """
+    refuse_string(sounds, "file")
+    transcriber: Transcriber = load_for("transcribe", model, device)
+    files = read_each(sounds, transcriber.open, broken)
+    transcripts = transcriber.transcribe([samples for _, samples in files])
+    return [{"path": str(path), **asdict(transcript)} for (path, _), transcript in zip(files, transcripts)]

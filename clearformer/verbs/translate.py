@@ -1,0 +1,14 @@
+"""translate: texts into another language."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clearformer.handles.translator import Translator
+from clearformer.verbs.load import load_for
+
+
+def translate(model: str | Path, texts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[str]:
+    """The best translation of each text. `settings` are those of `Translator.candidates`, such as beam=1 or seed=0."""
+    translator: Translator = load_for("translate", model, device)
+    return translator.translate(texts, **settings)
