@@ -24,7 +24,8 @@ from clearformer.metric import CER, LOSS, WER, Metric
 from clearformer.objectives.ctc import CTC, ctc_loss
 from clearformer.tables import Tables
 from clearformer.tasks import RECORDINGS, Given
-from clearformer.tasks.task import Pretrained, Task, refuse_options
+from clearformer.tasks.auto.recordings import plan_finetune_recordings, plan_recordings
+from clearformer.tasks.task import Plan, Pretrained, Request, Task, refuse_options
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
 
@@ -71,6 +72,14 @@ class SpeechTask(Task):
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
         return WER, CER, LOSS
+
+    @classmethod
+    def plan(cls, request: Request) -> Plan:
+        return plan_recordings(request)
+
+    @classmethod
+    def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
+        return plan_finetune_recordings(request, start, old)
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
         """The base's vocabulary, or one of the transcripts."""
