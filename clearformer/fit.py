@@ -2,7 +2,7 @@
 
 train      all of it, into a run folder
 set_up     everything up to the first step
-prepare    data and vocabulary in the run folder, and the final recipe, which is written before any example is
+prepare    data and vocabulary in the run folder, and the final recipe, written before any example is stored
 """
 
 import time
@@ -17,13 +17,13 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
 from clearformer.layers.linear import pack
+from clearformer.loading.folder import task_of
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.metric import Metric
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
-from clearformer.tasks import task_named
-from clearformer.tasks.task import TOKENIZERS, Pretrained, Task, discard, is_prepared
+from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
 from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
@@ -53,7 +53,7 @@ def train(
     try:
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
-            open_folder(run, recipe, resume, world)
+            claim_folder(run, recipe, resume, world)
             if recipe.train.deterministic:
                 make_deterministic()
             trainer, task = set_up(recipe, run, where, world, base, survey)
@@ -61,7 +61,7 @@ def train(
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
             elif recipe.tuning is not None:
-                trainer.save()  # from here on a full fine-tuning needs its base no more
+                trainer.save()  # from here on a full fine-tuning no longer needs its base
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
             trainer.train(task.steps(world))
@@ -75,7 +75,7 @@ def train(
     return finish(task, run, trainer, where) if world.is_first else {}
 
 
-def open_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> None:
+def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> None:
     """See that the folder may be trained into, and clear away what a killed process left."""
     start = None if recipe.tuning is None else recipe.tuning.base
     if resume:
@@ -84,7 +84,7 @@ def open_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> N
         raise CheckpointError(
             f"{run.path} holds a training already", "add --resume to go on with it, or choose another --out"
         )
-    elif not run.exists and (others := [name for name in (*TOKENIZERS, "data") if (run.path / name).exists()]):
+    elif not run.exists and (others := [name for name in (*TOKENIZER_FILES, "data") if (run.path / name).exists()]):
         raise CheckpointError(f"{run.path} is not a run folder and holds `{others[0]}` already", "choose another --out")
     world.barrier()
     if world.is_first:
@@ -143,7 +143,7 @@ def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | Non
     before any example is stored, so that a training that is killed meanwhile can be resumed.
     """
     asked = recipe if base is None else on_base(recipe, base, run.path)
-    task = task_named(asked.objective.kind)(asked, run)
+    task = task_of(asked)(asked, run)
     task.deciding_metric(asked)  # an unknown one is refused before the data is read
     if world.is_first and not is_prepared(run):
         with console.status("preparing the data"):

@@ -263,9 +263,9 @@ class TableTask(Task):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        rows = list(TableSource(path=Path(given.splits["train"])).read())
+        rows = list(TableSource(path=Path(given.files)).read())
         handle = cls.handle(model)
-        answers = number_classes([row.label for row in rows], handle.classes, str(given.splits["train"]))
+        answers = number_classes([row.label for row in rows], handle.classes, str(given.files))
         scores = score_classes(handle.scores([row.numbers for row in rows]), torch.from_numpy(answers))
         return scores | {"rows": scores.pop("examples")}
 

@@ -7,10 +7,11 @@ import torch
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.data.sources import evenly
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.loading import folder as loading_read
 from clearformer.recipe import Recipe
-from clearformer.tasks.translation import TranslationTask, spread
+from clearformer.tasks.translation import TranslationTask
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.finetune import finetune
@@ -231,4 +232,4 @@ def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
     ("n", "asked", "expected"), [(11, 5, [0, 2, 4, 6, 8]), (7, 6, [0, 1, 2, 3, 4, 5]), (3, 7, [0, 1, 2])]
 )
 def test_validation_is_spread_over_the_whole_set(n, asked, expected):
-    assert spread(list(range(n)), asked) == expected
+    assert evenly(list(range(n)), asked) == expected

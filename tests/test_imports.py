@@ -17,11 +17,10 @@ RANKS = [
     ["config", "registry", "metric"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
-    ["objectives", "generation", "tuning", "presets"],
+    ["objectives", "generation", "tuning"],
     ["handles"],
     ["training", "evaluation", "interop", "plots", "lens"],
     ["tables"],
-    ["pretrained"],
     ["tasks"],
     ["recipe"],
     ["loading", "claims"],

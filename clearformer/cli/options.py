@@ -1,7 +1,7 @@
 """Options that several verbs share: models and data, and how text comes in.
 
-A verb that takes data is a DataCommand: it has an option for each flag of tasks/flags.py, those of plugins included,
-and finds what was named in `ctx.obj`.
+A verb that takes data is a DataCommand: it has an option for each flag of tasks/__init__.py, those of plugins
+included, and finds what was named in `ctx.obj`.
 """
 
 import sys
@@ -82,9 +82,11 @@ def parse_data(words: Mapping[str, str | None]) -> dict[str, Any]:
     """What the options say, as the verbs take it in Python. Files of a split are named as the training data is."""
     known = flags()
     given = {name: word for name, word in words.items() if word is not None}
-    readers: dict[str, Any] = {flag.name: flag.parse for flag in known.values()}
-    readers |= {option.name: option.parse for flag in known.values() for option in flag.options}
+    readers: dict[str, Any] = {option.name: option.parse for flag in known.values() for option in flag.options}
+    readers |= {flag.name: flag.parse for flag in known.values()}
     chosen = next((known[name] for name in given if name in known), None)
+    if chosen is not None:
+        readers |= {option.name: option.parse for option in chosen.options}
     readers |= dict.fromkeys(SPLITS, str if chosen is None else chosen.parse)
     return {name: readers[name](word) for name, word in given.items()}
 

@@ -19,8 +19,6 @@ from typing import IO, TypeVar, cast
 
 from clearformer.errors import DataError, suggest
 
-Columns = tuple[int, int] | tuple[str, str]
-Rows = list[list[int]]
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str | Path)
 

@@ -11,6 +11,6 @@ Every handle names its `verbs`. A verb calls one method, the same on every handl
     classify     predict(inputs, pairs, top, errors); default_top, json_key, is_pair for the command line
     score        rank(texts, source, closed)
     generate     writer(chat), a Writer
-    embed        embed(inputs)
-    attention    self_attention(text), an Alignment
+
+`embed` and `plot` ask the model's task for its encoder instead: a handle with embed(inputs) and self_attention(text).
 """

@@ -123,7 +123,16 @@ class Stack(nn.Module):
 
 
 def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: torch.device) -> list[Any]:
-    """The mask as each core takes it. Each distinct `lower` is called once: layers usually share one core."""
-    ways = [core.lower for core in cores]
-    lowered = {way: way(mask, T, S, device) for way in dict.fromkeys(ways)}
-    return [lowered[way] for way in ways]
+    """The mask as each core takes it. Cores that lower alike do so once: layers usually share one."""
+    lowered: list[Any] = []
+    for i, core in enumerate(cores):
+        first = 0
+        while not lower_alike(cores[first], core):
+            first += 1
+        lowered.append(lowered[first] if first < i else core.lower(mask, T, S, device))
+    return lowered
+
+
+def lower_alike(one: Core, other: Core) -> bool:
+    """Whether two cores make the same of a mask: they are one, or one says so by `lowers_like`."""
+    return one is other or (hasattr(one, "lowers_like") and bool(one.lowers_like(other)))

@@ -33,7 +33,7 @@ class Conv(nn.Module):
         super().__init__()
         padding = same_padding(size) if padding is None else padding
         conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
-        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as models/pictures.py
+        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as models/image_model.py
         self.norm = nn.BatchNorm2d(c_out, eps) if norm else None
         self.relu = relu
 

@@ -1,4 +1,4 @@
-"""The folder of a model: which one a name means, and what lies in it, ours or Hugging Face's, in our words."""
+"""The folder of a model: which one a name means, and what lies in it, ours or Hugging Face's, in our format."""
 
 import json
 from importlib.resources import files
@@ -17,6 +17,7 @@ from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import read_image
 from clearformer.models.image_model import ImageModelConfig
 from clearformer.recipe import Recipe
+from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import Task, load_tokenizers, vocab_keys
 from clearformer.text import Tokenizer
@@ -60,7 +61,7 @@ def read_recipe(model: str | Path) -> Recipe:
     return recipe_of(path, read_model_config(path)) if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
 
 
-def task_of(recipe: Recipe) -> type[Task]:
+def task_of(recipe: Tables) -> type[Task]:
     """The task that a recipe is for."""
     return task_named(recipe.objective.kind)
 
@@ -75,7 +76,8 @@ def read_run(run: RunFolder) -> Parts:
         )
     tokenizers = load_tokenizers(run, task_of(recipe).n_tokenizers)
     weights, facts = load_tensors(run.model)
-    if facts.get("tokenizers", own := [tokenizer.fingerprint() for tokenizer in tokenizers]) != own:
+    fingerprints = [tokenizer.fingerprint() for tokenizer in tokenizers]
+    if facts.get("tokenizers", fingerprints) != fingerprints:
         check_fit(tokenizers, recipe, run.path)
         raise CheckpointError(
             f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"

@@ -19,8 +19,8 @@ from clearformer.loading.folder import (
     read_foreign,
     read_run,
 )
-from clearformer.models import classifier as models
 from clearformer.models.build import build_model
+from clearformer.models.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks.task import Pretrained
 from clearformer.training.precision import pick_device
@@ -69,8 +69,8 @@ def located(tuning: TuningConfig, run: Path) -> TuningConfig:
     return tuning.changed(base=str(beside.resolve())) if beside.exists() else tuning
 
 
-def seen_from(run: Path, base: Path) -> str:
-    """How a run names its base: by the way from itself, so that both can move together.
+def relative_base(run: Path, base: Path) -> str:
+    """How a run names its base: by a relative path, so that both can move together.
 
     A bundled model keeps its name, and what has no folder in common with the run its whole path.
     """
@@ -94,9 +94,11 @@ def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
         recipe = recipe.with_model(**kept | own)
     if recipe.image is None:
         recipe = recipe.with_tables(image=base.recipe.image)
+    if recipe.sound is None:
+        recipe = recipe.with_tables(sound=base.recipe.sound)
     if recipe.tuning is not None:
         mark = recipe.tuning.fingerprint or fingerprint(base.network)
-        where = seen_from(run, find(str(located(recipe.tuning, run).base)))
+        where = relative_base(run, find(str(located(recipe.tuning, run).base)))
         tuning = recipe.tuning.changed(fingerprint=mark, base=where)
         recipe = recipe.with_tables(tuning=tuning, origin=base.recipe.origin)
     return recipe
@@ -119,7 +121,7 @@ def take_weights(network: nn.Module, base: Pretrained) -> None:
     """Give a network its base's weights. A head that the base lacks, or has for other classes, stays fresh."""
     refuse_prefix(base)
     weights = weights_of(base.network)
-    if isinstance(network, models.Classifier):
+    if isinstance(network, Classifier):
         inside = {name.removeprefix("base."): tensor for name, tensor in weights.items() if name.startswith("base.")}
         known = set(unique_names(network.base))
         own = {name: tensor for name, tensor in (inside or weights).items() if name in known}

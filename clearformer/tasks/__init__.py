@@ -1,4 +1,4 @@
-"""What a training is for. A Task owns its kind of data whole: everything about pairs, say, is in one task.
+"""What a training is for. A Task owns everything about one kind of data, such as pairs.
 
     flag                  the option that names its data: --pairs
     data, objective       its tables of a recipe
@@ -102,6 +102,11 @@ class Given:
     splits: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def files(self) -> Any:
+        """What the flag itself named: to train on, or to evaluate on."""
+        return self.splits["train"]
+
 
 def one_or_two(text: str) -> str | tuple[str, str]:
     """One file, or two line-aligned ones joined by a comma."""
@@ -194,8 +199,8 @@ SPLITS = {"valid": "Data to validate on; else some of the training data.", "test
 
 
 def flags() -> dict[str, Flag]:
-    """Every flag by name: those that ship, and those of registered tasks."""
-    added = [task.flag for task in TASKS.added.values()]
+    """Every flag by name: those that ship, and those of registered tasks, entry points included."""
+    added = [TASKS.resolve(name).flag for name in TASKS.names() if name not in TASKS.shipped]
     return {flag.name: flag for flag in (*SHIPPED, *added)}
 
 
@@ -207,11 +212,10 @@ def data_names() -> set[str]:
 def collect(data: Mapping[str, Any]) -> Given | None:
     """The data that keywords name: one flag, perhaps `valid` and `test`, and options of that flag. None if none is."""
     known = flags()
-    options = {option.name: flag for flag in known.values() for option in flag.options}
     given = {name: value for name, value in data.items() if value is not None}
     for name in given:
-        if name not in (*known, *options, *SPLITS):
-            raise ConfigError(f"`{name}` names no data", suggest(name, [*known, *options, *SPLITS]))
+        if name not in data_names():
+            raise ConfigError(f"`{name}` names no data", suggest(name, data_names()))
     named = [known[name] for name in given if name in known]
     if len(named) > 1:
         both = " and ".join(f"--{flag.name}" for flag in named)
@@ -221,12 +225,20 @@ def collect(data: Mapping[str, Any]) -> Given | None:
             raise ConfigError(f"--{alone[0]} is given without data to train on", f"give {examples()}")
         return None
     flag = named[0]
+    own = {option.name for option in flag.options}
     for name in given:
-        if name in options and options[name].name != flag.name:
-            other = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{other} goes with --{options[name].name}, not with --{flag.name}", f"leave {other} out")
+        if name not in (flag.name, *own, *SPLITS):
+            others = [other.name for other in known.values() if name in {option.name for option in other.options}]
+            raise ConfigError(
+                f"{written(name)} goes with --{others[0]}, not with --{flag.name}", f"leave {written(name)} out"
+            )
     splits = {"train": given[flag.name]} | {name: given[name] for name in SPLITS if name in given}
-    return Given(flag, splits, {name: value for name, value in given.items() if name in options})
+    return Given(flag, splits, {name: value for name, value in given.items() if name in own})
+
+
+def written(name: str) -> str:
+    """A keyword as the command line writes it: --label-column."""
+    return f"--{name.replace('_', '-')}"
 
 
 def examples() -> str:

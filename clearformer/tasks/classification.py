@@ -34,11 +34,11 @@ from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.training.journal import console
 
 PEARSON = Metric("pearson", "Pearson correlation")
-SPLITS = ("test", "valid", "train")  # in the order that they are stored: with train, all are there
+STORE_ORDER = ("test", "valid", "train")  # in the order that they are stored: with train, all are there
 
 
 class RowBatches:
-    """Labelled texts in batches of like length, `tokens` each, padding included."""
+    """Labelled texts in batches of similar length, `tokens` each, padding included."""
 
     is_drawn = False
 
@@ -124,7 +124,7 @@ class LabelTask(Task):
     def store(self) -> None:
         data, room = self.recipe.data, self.recipe.model.max_length
         assert self.classes is not None
-        for split in SPLITS:
+        for split in STORE_ORDER:
             if split == "test" and data.test is None and data.held_out_test == 0:
                 continue
             examples = self.read(split)
@@ -164,7 +164,7 @@ class LabelTask(Task):
         A regression has loss (mean squared error), pearson and examples. Columns are as in training, if not given.
         """
         refuse_options(given, options)
-        path, classes = Path(given.splits["train"]), model.classes or []
+        path, classes = Path(given.files), model.classes or []
         source = {"path": path, **given_columns(cls.columns, given)}
         data = model.recipe.data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
         examples = list(data.train.changed(**source).read())

@@ -154,7 +154,7 @@ class ImageTask(Task):
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
         """The scores on other images; those that cannot be read are named, and counted as `left_out`."""
         refuse_options(given, options)
-        path = Path(given.splits["train"])
+        path = Path(given.files)
         data = model.recipe.data or cls.data.parse({"train": {"path": path}}, f"--{cls.flag.name}")
         measure, broken, labels, measured = cls.measure(model), list[str](), list[str](), list[Tensor]()
         images = fit_all(data.train.changed(path=path).read(), image_table(model), broken)

@@ -156,7 +156,7 @@ class SpeechTask(Task):
         """wer and cer, fractions of words and of letters; words, sentences. Every recording is heard alone."""
         refuse_options(given, options)
         alone = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
-        source = model.recipe.data.train.changed(path=Path(given.splits["train"]), **alone)
+        source = model.recipe.data.train.changed(path=Path(given.files), **alone)
         recordings = list(source.read())
         transcripts = cls.handle(model).transcribe([recording.path for recording in recordings])
         said = [as_written(recording.text, model.recipe) for recording in recordings]

@@ -28,7 +28,7 @@ from clearformer.handles.handle import Handle
 from clearformer.metric import Metric
 from clearformer.objectives import Objective
 from clearformer.tables import Tables, override
-from clearformer.tasks import Flag, Given
+from clearformer.tasks import Flag, Given, objective_named
 from clearformer.text import Tokenizer
 from clearformer.training.distributed import World
 from clearformer.training.feed import Split, Steps
@@ -37,7 +37,7 @@ from clearformer.training.loop import Validate
 from clearformer.training.precision import autocast
 from clearformer.tuning.methods import Method
 
-TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
+TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Task(ABC):
 
     def build_objective(self) -> Objective:
         """The objective with its own table, and with those that it names in `tables` besides."""
-        kind = objective_class(self.recipe)
+        kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
         objective: Objective = kind(self.recipe.objective, *tables)
         return objective
@@ -299,12 +299,6 @@ def refuse_options(given: Given, options: Mapping[str, Any]) -> None:
         raise ConfigError(f"{written} means nothing for --{given.flag.name}", f"leave {written} out")
 
 
-def objective_class(recipe: Tables) -> Any:
-    from clearformer.tasks import objective_named
-
-    return objective_named(recipe.objective.kind)
-
-
 def mean_loss(objective: Any, model: nn.Module, batches: Iterable[Any], device: torch.device) -> float:
     """The mean of an objective over batches, by sums and counts."""
     total, count = 0.0, 0
@@ -349,5 +343,5 @@ def is_prepared(run: RunFolder) -> bool:
 def discard(run: RunFolder) -> None:
     """Forget a preparation that another training left, so that the corpus is read again."""
     prepared = [f"data/{split}.{suffix}" for split in ("train", "valid", "test") for suffix in ("safetensors", "json")]
-    for name in (*TOKENIZERS, CLASSES, *prepared, "data/test.jsonl"):
+    for name in (*TOKENIZER_FILES, CLASSES, *prepared, "data/test.jsonl"):
         (run.path / name).unlink(missing_ok=True)

@@ -2,20 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from torch import nn
 
+from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Batch
 from clearformer.data.collate import TokenBatches, pad_batch
 from clearformer.data.corpora import PairCorpora
 from clearformer.data.pairs import Example, named_pair_columns, read_pairs
 from clearformer.data.parallel import PairSurvey, encode_pairs, learn_tokenizers, read_test, survey_pairs
-from clearformer.data.sources import read_lines, require_file
+from clearformer.data.sources import evenly, read_lines, require_file
 from clearformer.data.store import PairStore
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate
@@ -30,8 +31,6 @@ from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, m
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.training.journal import console
-
-Item = TypeVar("Item")
 
 
 class PairBatches:
@@ -58,6 +57,10 @@ class TranslationTask(Task):
     data = PairCorpora
     objective = Translation
     n_tokenizers = 2
+
+    def __init__(self, recipe: Tables, run: RunFolder) -> None:
+        super().__init__(recipe, run)
+        self.translations: list[str] = []  # of the last validation
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -131,7 +134,7 @@ class TranslationTask(Task):
     def valid_text(self) -> list[Example]:
         """Some of the validation pairs, from all over."""
         pairs = json.loads((self.run.data / "valid.json").read_text(encoding="utf-8"))
-        return spread([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
+        return evenly([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """Loss without smoothing over the whole validation set; BLEU and chrF of some translations."""
@@ -145,7 +148,7 @@ class TranslationTask(Task):
         )
         sources = [pair.source for pair in text]
         scores = evaluate(translator, sources, references, config, beam=config.validation_beam)
-        self.translations: list[str] = scores.pop("translations")
+        self.translations = scores.pop("translations")
         return {"loss": loss, **scores}
 
     def sample(self, model: nn.Module, step: int) -> str:
@@ -161,7 +164,7 @@ class TranslationTask(Task):
         pairs = read_test(self.run.data)
         references = [[plain_reference(pair.target, self.recipe) for pair in pairs]]
         scores = evaluate(self.handle(model), [pair.source for pair in pairs], references, self.recipe.evaluate)
-        console.print(f"test: BLEU {scores['bleu']:.2f}, chrF {scores['chrf']:.2f} on {len(pairs):,} sentences")
+        console.print(f"test: {', '.join(m.format(scores[m.name]) for m in (BLEU, CHRF))} on {len(pairs):,} sentences")
         return {name: value for name, value in scores.items() if name != "translations"}
 
     @classmethod
@@ -211,12 +214,6 @@ def start_id(recipe: Tables, tokenizer: Tokenizer) -> int:
     """The token that a decoder of the recipe's kind begins with: BOS, unless its class says otherwise, as T5's does."""
     role = getattr(model_class(recipe.model.kind), "begins_with", "bos")
     return int(getattr(tokenizer, f"{role}_id"))
-
-
-def spread(items: Sequence[Item], n: int) -> list[Item]:
-    """n of the items, or all, at even distances: a sorted corpus must not be judged by its shortest sentences."""
-    n = min(n, len(items))
-    return [items[i * len(items) // n] for i in range(n)]
 
 
 def plain_reference(text: str, recipe: Tables) -> str:

@@ -10,7 +10,7 @@ moves it. Caches hold real keys alone, and the prefix joins them inside the core
     load_prefix(model, prefix_weights(other))      a prefix by itself, as a flat dictionary
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,27 +94,19 @@ class Prepended(Mask):
         return self.rule.tensors()
 
 
-@dataclass(frozen=True)
-class Lengthened:
-    """A core's `lower` with P more keys; equal for all prefixes of one length, so that a stack lowers once for them."""
-
-    lower: Callable[[Mask | None, int, int, torch.device], Any]
-    length: int
-
-    def __call__(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
-        longer = None if mask is None else Prepended(mask, self.length)
-        return self.lower(longer, T, self.length + S, device)
-
-
 class PrefixCore:
     """Another core, shown P more keys and values. The prefix is a child of its attention layer, not of the core."""
 
     def __init__(self, core: Core, prefix: nn.Module, length: int) -> None:
         self.core, self.prefix, self.length = core, prefix, length
 
-    @property
-    def lower(self) -> "Lengthened":
-        return Lengthened(self.core.lower, self.length)
+    def lowers_like(self, other: Core) -> bool:
+        """A stack lowers once for prefixes of one length around one core."""
+        return isinstance(other, PrefixCore) and other.length == self.length and other.core is self.core
+
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
+        longer = None if mask is None else Prepended(mask, self.length)
+        return self.core.lower(longer, T, self.length + S, device)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float

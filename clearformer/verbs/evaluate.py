@@ -3,11 +3,9 @@
 from typing import Any
 
 from clearformer.errors import CheckpointError, ConfigError
-from clearformer.layers.linear import pack
 from clearformer.loading.folder import task_of
-from clearformer.loading.open import open_model
-from clearformer.recipe import Recipe
 from clearformer.tasks import collect, data_names, examples
+from clearformer.verbs.load import open_packed
 from clearformer.verbs.train import Name
 
 
@@ -25,10 +23,10 @@ def evaluate(model: Name, pairs: Any = None, refs: Any = (), *, device: str = "a
     given = collect({"pairs": pairs, **{name: value for name, value in more.items() if name in names}})
     if given is None:
         raise ConfigError("there is nothing to evaluate on", f"give {examples()}")
+    if len(given.splits) > 1:
+        raise ConfigError("evaluate takes no valid= and no test=", f"name the files with {given.flag.name}=")
     options = {name: value for name, value in more.items() if name not in names} | ({"refs": refs} if refs else {})
-    opened = open_model(model, device)
-    pack(opened.network)
-    assert isinstance(opened.recipe, Recipe)
+    opened = open_packed(model, device)
     task = task_of(opened.recipe)
     if task.flag.name != given.flag.name:
         raise CheckpointError(

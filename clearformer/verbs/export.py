@@ -10,10 +10,10 @@ from clearformer.interop.huggingface.folder import TEMPLATE
 from clearformer.interop.huggingface.vocabulary import write_tokenizer
 from clearformer.interop.pixels import write_image
 from clearformer.interop.torchvision import convert as torchvision
+from clearformer.loading.folder import task_of
 from clearformer.loading.open import open_model
 from clearformer.loading.write import require_empty
 from clearformer.tasks.task import Pretrained
-from clearformer.verbs.load import task_for
 
 FORMATS = ("huggingface", "torchvision")
 
@@ -31,7 +31,7 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
     if format == "torchvision":
         save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
         model_type = opened.config.kind
-    elif task_for(opened).n_tokenizers == 0:
+    elif task_of(opened.recipe).n_tokenizers == 0:
         model_type = export_image_model(opened, out)
     else:
         model_type = export_text_model(opened, out)

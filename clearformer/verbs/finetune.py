@@ -32,13 +32,12 @@ def finetune(
     "lora", "prefix" or "head". All but the first save only what they learnt, and need `model` ever after.
     """
     start = find(model)
-    given = collect({"pairs": pairs, **data})
     if method not in SAID:
         raise ConfigError(f"there is no method `{method}`", suggest(method, SAID))
     if resume:
         refuse_with_resume({"pairs": pairs, **data})
-        saved = saved_recipe(out, settings)
-        return run(Plan(saved), Path(out or default_folder(saved, start.name)), True, device)
+        return run(Plan(saved_recipe(out, settings)), Path(str(out)), True, device)
+    given = collect({"pairs": pairs, **data})
     if given is None:
         raise ConfigError("there is nothing to go on with", f"give {examples()}")
     task = TASKS.resolve(given.flag.task)

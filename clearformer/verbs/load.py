@@ -7,10 +7,9 @@ from clearformer.errors import CheckpointError
 from clearformer.handles.handle import Handle
 from clearformer.handles.image_model import ImageModel
 from clearformer.layers.linear import pack
-from clearformer.loading.folder import DEFAULT
+from clearformer.loading.folder import DEFAULT, task_of
 from clearformer.loading.open import open_model
-from clearformer.tasks import task_named
-from clearformer.tasks.task import Pretrained, Task
+from clearformer.tasks.task import Pretrained
 
 Kind = TypeVar("Kind", bound=Handle)
 
@@ -36,7 +35,7 @@ def load_as(kind: type[Kind], model: str | Path, device: str = "cpu") -> Kind:
 def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Any:
     """A model that embeds texts or images. `unit` scales vectors to length 1; None follows the model's own files."""
     pretrained = open_packed(model, device)
-    return task_for(pretrained).encoder(pretrained, unit)
+    return task_of(pretrained.recipe).encoder(pretrained, unit)
 
 
 def load_image_model(model: str | Path, device: str = "cpu") -> ImageModel:
@@ -50,12 +49,8 @@ def open_packed(model: str | Path, device: str) -> Pretrained:
     return pretrained
 
 
-def task_for(pretrained: Pretrained) -> type[Task]:
-    return task_named(pretrained.recipe.objective.kind)
-
-
 def handle_of(pretrained: Pretrained) -> Handle:
-    return task_for(pretrained).handle(pretrained)
+    return task_of(pretrained.recipe).handle(pretrained)
 
 
 def require(kind: type[Kind], handle: Handle, model: str | Path) -> Kind:

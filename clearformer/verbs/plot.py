@@ -24,9 +24,9 @@ from clearformer.data.text_sample import sample_texts
 from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.lens import attention, embeddings, features, filters, grad_cam, rollout, shifts
-from clearformer.loading.folder import read_recipe
+from clearformer.loading.folder import read_recipe, task_of
 from clearformer.plots.style import suffix_of
-from clearformer.verbs.load import load_encoder, load_image_model, open_packed, task_for
+from clearformer.verbs.load import load_encoder, load_image_model, open_packed
 
 Name = str | Path
 Numbers = dict[str, Any]
@@ -218,7 +218,7 @@ def plot(
 def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
     """The handle if it has self-attention, else the encoder inside the model, as of a classifier."""
     opened = open_packed(model, device)
-    task = task_for(opened)
+    task = task_of(opened.recipe)
     if task.n_tokenizers == 0:
         raise CheckpointError(
             f"{model} reads images, not texts", "`plot rollout` shows the attention of a Vision Transformer"

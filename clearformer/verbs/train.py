@@ -10,7 +10,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
-from clearformer.tasks import TASKS, collect, examples
+from clearformer.tasks import TASKS, collect, examples, written
 from clearformer.tasks.task import Plan, Request
 
 Name = str | Path
@@ -28,7 +28,9 @@ def plan(
 
     `data` is as `train` takes it.
     """
-    return cast(Recipe, choose(recipe, model, settings, device, data).recipe)
+    chosen = choose(recipe, model, settings, device, data)
+    refuse_without_data(chosen)
+    return cast(Recipe, chosen.recipe)
 
 
 def train(
@@ -53,9 +55,11 @@ def train(
         refuse_with_resume({"recipe": recipe, **data, "model": model})
         chosen = Plan(saved_recipe(out, settings))
     elif isinstance(recipe, Recipe):
+        refuse_beside_recipe({**data, "model": model, "settings": list(settings) or None})
         chosen = Plan(recipe)
     else:
         chosen = choose(recipe, model, settings, device, data)
+    refuse_without_data(chosen)
     return run(chosen, Path(out) if out else default_folder(chosen.recipe), resume, device)
 
 
@@ -78,12 +82,27 @@ def choose(
     return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
 
 
+def refuse_beside_recipe(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"`{name}` is given beside a Recipe, which says everything", f"leave `{name}` out")
+
+
 def refuse_with_resume(given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value is not None:
+            option = "a recipe" if name == "recipe" else written(name)
             raise ConfigError(
-                f"a training is resumed as it is: --{name} cannot be given again", "give --resume and --out alone"
+                f"a training is resumed as it is: {option} cannot be given again", "give --resume and --out alone"
             )
+
+
+def refuse_without_data(chosen: Plan) -> None:
+    if chosen.recipe.data is None:
+        raise ConfigError(
+            "there is nothing to train on: an imported model's recipe has no [data]",
+            f"go on from it with data of yours: clearformer finetune --model FOLDER, with {examples()}",
+        )
 
 
 def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
@@ -97,11 +116,6 @@ def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
 def run(chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None) -> dict[str, Any]:
     """Train by a plan; the report with the folder as `run`."""
     recipe = cast(Recipe, chosen.recipe)
-    if recipe.data is None:
-        raise ConfigError(
-            "there is nothing to train on: an imported model's recipe has no [data]",
-            "go on from it with data of yours: clearformer finetune --model FOLDER, with --pairs or --text",
-        )
     if not resume:
         probe(recipe)
     report = fit.train(recipe, folder, resume, device, base, chosen.survey)
@@ -119,5 +133,5 @@ def default_folder(recipe: Any, model: str | None = None) -> Path:
     """runs/<data>-<model>-<time>"""
     path = recipe.data.train.path
     data = (path[0] if isinstance(path, tuple) else path).resolve().name.split(".")[0]
-    size = model or recipe.model.preset or recipe.model.kind
+    size = model or getattr(recipe.model, "preset", None) or recipe.model.kind
     return Path("runs") / f"{data}-{size}-{time.strftime('%Y%m%d-%H%M%S')}"

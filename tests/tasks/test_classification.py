@@ -16,7 +16,7 @@ from clearformer.data.labels import LabelSource
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.classifier import Classifier
 from clearformer.loading.folder import find, read_recipe
-from clearformer.loading.open import open_model, seen_from
+from clearformer.loading.open import open_model, relative_base
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.recipe import Recipe
 from clearformer.tasks.auto.labels import plan_finetune_labels, plan_labels
@@ -160,9 +160,9 @@ def test_a_run_and_its_base_may_move_together(
 
 
 def test_how_a_run_names_its_base() -> None:
-    assert seen_from(Path("/a/runs/x"), Path("/a/models/b")) == "../../models/b"
-    assert seen_from(Path("/a/runs/x"), Path("/models/b")) == "/models/b"
-    assert seen_from(Path("/a/runs/x"), find("en-fr-small")) == "en-fr-small"
+    assert relative_base(Path("/a/runs/x"), Path("/a/models/b")) == "../../models/b"
+    assert relative_base(Path("/a/runs/x"), Path("/models/b")) == "/models/b"
+    assert relative_base(Path("/a/runs/x"), find("en-fr-small")) == "en-fr-small"
 
 
 def test_everything_tuned_needs_no_base(runs: dict[str, Path], tmp_path: Path) -> None:

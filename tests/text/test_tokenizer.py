@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 
@@ -276,6 +277,7 @@ def frames() -> dict[str, Tokenizer]:
     return {name: Tokenizer(rust.to_str()) for name, rust in made.items()}
 
 
+@pytest.mark.skipif(version("tokenizers") < "0.23", reason="cuts two texts as long the other way round")
 @pytest.mark.parametrize("name", frames())
 def test_cutting_is_longest_first_truncation_by_rust(name: str) -> None:
     """Every pair of lengths in every room, odd ones too: of two texts as long the second keeps one more token."""
