@@ -19,10 +19,10 @@ demo: $(BIN)/clearformer
 	$(BIN)/clearformer demo
 
 test: $(VENV)/.test lint
-	$(BIN)/pytest -n auto
+	$(BIN)/python -m pytest -n auto
 
 test-fast: $(VENV)/.test
-	$(BIN)/pytest -n auto -m 'not slow and not gpu and not data'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu and not data'
 
 # The numeric tests by other kernels than this machine would choose: bounds must hold on every processor. CPU may be
 #   ATEN_CPU_CAPABILITY=default     torch without vector instructions, the farthest from any machine's own
@@ -36,7 +36,7 @@ CPU ?= ATEN_CPU_CAPABILITY=default
 NUMERIC = layers models objectives tuning interop lens
 
 test-portable: $(VENV)/.test
-	env $(CPU) $(BIN)/pytest -n auto -m 'not slow and not gpu and not data' -k 'not preset' $(addprefix tests/,$(NUMERIC))
+	env $(CPU) $(BIN)/python -m pytest -n auto -m 'not slow and not gpu and not data' -k 'not preset' $(addprefix tests/,$(NUMERIC))
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

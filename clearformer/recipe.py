@@ -16,8 +16,10 @@ Each table maps to one class that lives beside the thing it configures. The reso
 reading it back rebuilds the run.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,3 +98,17 @@ def parse_objective(table: Mapping[str, Any], model: Any, where: str) -> Any:
         hint = f"{suggest(kind, objective_names())}; a class of your own is registered by --plugin MODULE"
         raise ConfigError(f"{where} there is no objective called `{kind}`", hint)
     return objective_named(kind).Config.parse(table, where)
+
+
+MOVED = {
+    **dict.fromkeys(("build_model", "model_config", "model_key", "presets"), "clearformer.models.build"),
+    **dict.fromkeys(("override", "parse_setting"), "clearformer.tables"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names that lived here in 0.1, for one version."""
+    if name not in MOVED:
+        raise AttributeError(f"module 'clearformer.recipe' has no attribute {name!r}")
+    warnings.warn(f"clearformer.recipe.{name} has moved to {MOVED[name]}", DeprecationWarning, stacklevel=2)
+    return getattr(import_module(MOVED[name]), name)

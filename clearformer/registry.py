@@ -8,6 +8,7 @@ Each room has the table of its own kind: models/, tasks/, objectives/, text/toke
 `clearformer.<kind>` joins, too. A name found in a downloaded file is never imported.
 """
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -62,6 +63,19 @@ def register(kind: str, name: str, thing: Any) -> Any:
         raise ConfigError(f"`{kind}` is no kind of thing that can be registered", suggest(kind, TABLES))
     table: Table[Any] = load(TABLES[kind])
     return table.add(name, thing)
+
+
+def resolve(kind: str, name: str) -> Any:
+    """The thing of this kind and name. Deprecated: the tables are typed, MODELS.resolve(name)."""
+    warnings.warn(f"registry.resolve is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
+    return load(TABLES[kind]).resolve(name)
+
+
+def names(kind: str) -> list[str]:
+    """Every name of this kind. Deprecated: MODELS.names()."""
+    warnings.warn(f"registry.names is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
+    every: list[str] = load(TABLES[kind]).names()
+    return every
 
 
 def load(where: str) -> Any:

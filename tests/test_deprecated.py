@@ -28,3 +28,18 @@ def test_an_old_name_says_the_new_call_and_makes_it(monkeypatch: pytest.MonkeyPa
         }
     assert caught[0].filename == __file__
     assert name not in clearformer.__all__
+
+
+def test_names_that_moved_are_found_and_said() -> None:
+    from clearformer import recipe, registry
+    from clearformer.models.build import build_model
+    from clearformer.models.gpt import GPT
+
+    with pytest.warns(DeprecationWarning, match=r"recipe\.build_model has moved to clearformer\.models\.build"):
+        assert recipe.build_model is build_model
+    with pytest.warns(DeprecationWarning, match="clearformer.models:MODELS"):
+        assert registry.resolve("model", "gpt") is GPT
+    with pytest.warns(DeprecationWarning, match="clearformer.models:MODELS"):
+        assert "gpt" in registry.names("model")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        recipe.nothing  # noqa: B018

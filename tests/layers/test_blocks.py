@@ -135,6 +135,7 @@ def test_a_core_beside_a_shared_one_lowers_once_more() -> None:
     assert shared.lowered == other.lowered == [(causal, T, T, "cpu")]
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="Dynamo could not trace a frozen dataclass's fields")
 def test_a_stack_of_several_cores_is_one_graph() -> None:
     blocks, x = [block() for _ in range(3)], torch.randn(B, T, D).double()
     blocks[2].attn.core, blocks[1].attn.core = blocks[0].attn.core, PlainCore()

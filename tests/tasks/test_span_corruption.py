@@ -130,7 +130,7 @@ def test_text_to_text_with_prefixes_trains_from_the_command_and_answers(tmp_path
     (tmp_path / "tasks.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
     settings = [f"model.{key}={value}" for key, value in SIZES.items()]
     settings += ["text.kind=word", "text.min_frequency=1", "optim.lr=0.01", "schedule.warmup=10", "train.tokens=600"]
-    settings += ["train.steps=150", "train.validate_every=150", "train.ema=0.9", "decode.beam=2"]
+    settings += ["train.steps=300", "train.validate_every=300", "train.ema=0.9", "decode.beam=2"]
     clearformer.train(
         pairs=tmp_path / "tasks.tsv", model="t5-small", out=tmp_path / "run", settings=settings, device="cpu"
     )
