@@ -19,8 +19,9 @@ def plot_attention(
 ) -> Path:
     """Draw an attention pattern (H, T, S) with the target pieces down the side and the source pieces along the foot.
 
-    Every row of a map sums to one. All maps share one scale, from zero to the largest weight of any head, so that a
-    sharp head looks darker than a diffuse one. Long sentences get small squares, and then not every word is written.
+    Every row of a map sums to one, or to less with a learned prefix, which takes the rest. All maps share one scale,
+    from zero to the largest weight of any head, so that a sharp head looks darker than a diffuse one. Long sentences
+    get small squares, and then not every word is written.
     """
     heads = np.asarray(pattern, dtype=float)
     T, S = len(target_pieces), len(source_pieces)

@@ -71,15 +71,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """Recipe, network and tokenizers as one value."""
+    """A trained model as it lies in a folder, ours or Hugging Face's: opened, and not yet made ready for a use."""
 
     name: str
     path: Path
     recipe: Tables
-    """Of a Hugging Face folder what `import` would write: [origin] and [model], for images also [image]."""
+    """For a Hugging Face folder, what `import` would write: [origin] and [model], for images also [image]."""
     network: nn.Module
     tokenizers: list[Tokenizer]
-    """Of the source and of the target, where there are two sides; else one; none for images."""
+    """One for each side of a translator, else one; none where there is no text."""
     template: str | None = None
     """How a conversation is written, if the model was taught to converse."""
     classes: list[str] | None = None

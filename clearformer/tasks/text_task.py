@@ -22,12 +22,12 @@ from torch import nn
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
 from clearformer.data.store import DocumentStore
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import DataError
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.objectives import Objective
 from clearformer.tables import Tables
 from clearformer.tasks import TEXT, Given
-from clearformer.tasks.task import Pretrained, Task, device_of, vocab_keys
+from clearformer.tasks.task import Pretrained, Task, device_of, refuse_options, vocab_keys
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
 
@@ -82,8 +82,7 @@ class TextTask(Task):
     @torch.no_grad()
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
         """The scores of the test split, on other files; documents are divided as in training."""
-        if options:
-            raise ConfigError(f"evaluating on --{cls.flag.name} takes no `{next(iter(options))}`", "leave it out")
+        refuse_options(given, options)
         data, source = model.recipe.data, cls.sources(given)["train"]
         if data is None:
             data = cls.data.parse({"train": source}, f"--{cls.flag.name}")

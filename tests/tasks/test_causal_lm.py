@@ -1,4 +1,4 @@
-"""Running text to a language model, through the launch of a real training."""
+"""Running text to a language model, through a real training."""
 
 from dataclasses import replace
 from math import exp, inf
@@ -149,7 +149,7 @@ def test_mistakes_are_said(done: Path, book: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="metric = `bleu` is not validated"):
         fit.prepare(recipe(book, metric="bleu"), RunFolder(tmp_path), World(), None, None)
     (tmp_path / "short.txt").write_text("a b c a b c")
-    with pytest.raises(ConfigError, match="evaluating on --text takes no `beam`"):
+    with pytest.raises(ConfigError, match="--beam means nothing for --text"):
         clearformer.evaluate(done, text=book, beam=3, device="cpu")
     with pytest.raises(DataError, match="do not fill one window"):
         fit.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")

@@ -1,4 +1,4 @@
-"""Text to a BERT and a RoBERTa, through the launch of a real training."""
+"""Text to a BERT and a RoBERTa, through a real training."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Lines whose first half says what the second is, through the launch of a real training."""
+"""Lines whose first half says what the second is, through a real training."""
 
 import json
 from pathlib import Path

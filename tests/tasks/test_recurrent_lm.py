@@ -1,4 +1,4 @@
-"""A recurrent language model on running text, through the launch of a real training."""
+"""A recurrent language model on running text, through a real training."""
 
 import os
 import socket

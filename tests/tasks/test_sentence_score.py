@@ -1,4 +1,4 @@
-"""Sentences to a judge of sentences, through the launch of a real training."""
+"""Sentences to a judge of sentences, through a real training."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Text, and pairs with a prefix, to a T5, through the launch of a real training."""
+"""Text, and pairs with a prefix, to a T5, through a real training."""
 
 import json
 from itertools import pairwise
