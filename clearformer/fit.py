@@ -17,12 +17,12 @@ from torch import nn
 from clearformer.checkpoint import RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
 from clearformer.layers.linear import pack
-from clearformer.loading.folder import task_of
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.metric import Metric
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
+from clearformer.tasks import task_named
 from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
 from clearformer.training.compiling import compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
@@ -143,7 +143,7 @@ def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | Non
     before any example is stored, so that a training that is killed meanwhile can be resumed.
     """
     asked = recipe if base is None else on_base(recipe, base, run.path)
-    task = task_of(asked)(asked, run)
+    task = task_named(asked.objective.kind)(asked, run)
     task.deciding_metric(asked)  # an unknown one is refused before the data is read
     if world.is_first and not is_prepared(run):
         with console.status("preparing the data"):
