@@ -28,7 +28,7 @@ TABLES = {
 
 
 class Table(Generic[T]):
-    """Things of one kind by name: those that ship as "module:attribute", and those that were added."""
+    """Things of one kind by name: shipped ones as "module:attribute", and added ones."""
 
     def __init__(self, kind: str, shipped: Mapping[str, str]) -> None:
         self.kind, self.shipped = kind, dict(shipped)

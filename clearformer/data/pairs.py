@@ -1,4 +1,4 @@
-"""Files to pairs of sentences, streamed line by line, and the filter that drops those that teach nothing.
+"""Files to pairs of sentences, streamed line by line, and the filter that drops useless ones.
 
     read_pairs(Path("fra.tsv"))                                     one file, columns split by tabs
     read_pairs(Path("fra.tsv"), ("english", "french"))              the same with a header line

@@ -1,6 +1,6 @@
 """What is predicted: (model, batch) -> loss sum and count, one file an objective.
 
-Those that ship belong to a task, which names them (tasks/). OBJECTIVES has those that users register, each with a
+A shipped objective belongs to a task, which names it (tasks/). OBJECTIVES has the ones that users register, each with a
 `task` that says whose data it learns from.
 """
 
@@ -15,4 +15,4 @@ from clearformer.registry import Table
 Objective = Callable[[nn.Module, Any], Loss]
 
 OBJECTIVES: Table[type[Any]] = Table("objective", {})
-"""Classes with a `Config`, built with their own table of the recipe and with those that they name in `tables`."""
+"""Classes with a `Config`, built with their own table of the recipe and with the tables that they name in `tables`."""

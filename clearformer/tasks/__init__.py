@@ -199,7 +199,7 @@ SPLITS = {"valid": "Data to validate on; else some of the training data.", "test
 
 
 def flags() -> dict[str, Flag]:
-    """Every flag by name: those that ship, and those of registered tasks, entry points included."""
+    """Every flag by name: the shipped ones and the flags of registered tasks, entry points included."""
     added = [TASKS.resolve(name).flag for name in TASKS.names() if name not in TASKS.shipped]
     return {flag.name: flag for flag in (*SHIPPED, *added)}
 

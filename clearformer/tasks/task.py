@@ -231,7 +231,7 @@ class Task(ABC):
         return None
 
     def build_objective(self) -> Objective:
-        """The objective with its own table, and with those that it names in `tables` besides."""
+        """The objective with its own table, and with the tables that it names in `tables`."""
         kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
         objective: Objective = kind(self.recipe.objective, *tables)
@@ -263,9 +263,9 @@ class Task(ABC):
     def test(self, model: Pretrained) -> dict[str, Any]:
         """The scores of the best weights on the test split, which are printed."""
         scores = self.score(model.network.eval(), "test")
-        told = ", ".join(metric.format(scores[metric.name]) for metric in self.metrics(self.recipe))
+        summary = ", ".join(metric.format(scores[metric.name]) for metric in self.metrics(self.recipe))
         count = next((f" on {scores[unit]:,} {unit}" for unit in (self.unit, *UNITS) if unit in scores), "")
-        console.print(f"test: {told}{count}")
+        console.print(f"test: {summary}{count}")
         return scores
 
     # --- in use

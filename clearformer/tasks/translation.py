@@ -158,7 +158,7 @@ class TranslationTask(Task):
 
     @property
     def has_test(self) -> bool:
-        return bool(read_test(self.run.data))
+        return (self.run.data / "test.jsonl").exists()
 
     def test(self, model: Pretrained) -> dict[str, Any]:
         pairs = read_test(self.run.data)
