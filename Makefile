@@ -1,4 +1,4 @@
-# make demo and make test do everything on a fresh machine: a virtual environment, the install, then the work.
+# make demo and make test work on a fresh machine: they create a virtual environment and install the package first.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,14 +24,15 @@ test: $(VENV)/.test lint
 test-fast: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu and not data'
 
-# The numeric tests by other kernels than this machine would choose: bounds must hold on every processor. CPU may be
-#   ATEN_CPU_CAPABILITY=default     torch without vector instructions, the farthest from any machine's own
-#   ATEN_CPU_CAPABILITY=avx2        torch where there is no AVX-512
-#   ONEDNN_MAX_CPU_ISA=AVX2         convolutions and packed products where there is no AVX-512
-#   MKL_CBWR=COMPATIBILITY          matrix products as on the oldest processors, in one order everywhere
-#   OMP_NUM_THREADS=1               one thread, as the tests have it anyway
-#   "OMP_NUM_THREADS=2 CLEARFORMER_TEST_THREADS=2"    two, which cut sums in two
-# as in: make test-portable CPU=ONEDNN_MAX_CPU_ISA=AVX2
+# Run the numeric tests with CPU kernels that this machine would not choose: tolerances must hold on every processor.
+# Values of CPU:
+#   ATEN_CPU_CAPABILITY=default     torch without vector instructions, the most different from a typical machine
+#   ATEN_CPU_CAPABILITY=avx2        torch as on a processor without AVX-512
+#   ONEDNN_MAX_CPU_ISA=AVX2         convolutions and packed products as on a processor without AVX-512
+#   MKL_CBWR=COMPATIBILITY          matrix products as on the oldest processors, in the same order everywhere
+#   OMP_NUM_THREADS=1               one thread, the default of the tests
+#   "OMP_NUM_THREADS=2 CLEARFORMER_TEST_THREADS=2"    two threads, which split sums in two
+# Example: make test-portable CPU=ONEDNN_MAX_CPU_ISA=AVX2
 CPU ?= ATEN_CPU_CAPABILITY=default
 NUMERIC = layers models objectives tuning interop lens
 

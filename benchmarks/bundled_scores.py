@@ -1,10 +1,10 @@
-"""The bundled model's scores, in and out of its domain.
+"""BLEU and chrF of the bundled model, in and out of its domain.
 
     python benchmarks/bundled_scores.py [--root FOLDER] [--out benchmarks/results/en-fr-small.json]
 
-In domain: the English sentences that recipes/tatoeba-en-fr.toml holds out of training for the test, with all their
-translations; `--root` is the folder of fra.txt.gz. Out of domain: forty captions, headlines, instructions and facts,
-written for this purpose (benchmarks/data/out-of-domain.en-fr.tsv), so few that the figure is a rough one.
+In domain: the English sentences that recipes/tatoeba-en-fr.toml holds out for the test, with all their translations;
+`--root` is the folder of fra.txt.gz. Out of domain: forty captions, headlines, instructions and facts, written for this
+purpose (benchmarks/data/out-of-domain.en-fr.tsv); with so small a sample, the result is only approximate.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def in_domain(root):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root")
+    parser.add_argument("--root", help="folder of fra.txt.gz; default: data.root of the recipe")
     parser.add_argument("--out", type=Path, default=RESULTS / "en-fr-small.json")
     arguments = parser.parse_args()
     translator = load(DEFAULT)
@@ -43,15 +43,15 @@ def main():
         "megabytes": round(sum(f.stat().st_size for f in find(DEFAULT).iterdir()) / 1e6, 1),
     }
     pairs = in_domain(arguments.root)
-    far = HERE / "data" / "out-of-domain.en-fr.tsv"
+    out_of_domain = HERE / "data" / "out-of-domain.en-fr.tsv"
     scores = {
         "in_domain": measure(translator, [p.source for p in pairs], [[p.target for p in pairs]]),
-        "out_of_domain": evaluate(DEFAULT, far, device="cpu"),
+        "out_of_domain": evaluate(DEFAULT, out_of_domain, device="cpu"),
     }
     for name, score in scores.items():
-        kept = ("bleu", "chrf", "sentences", "signatures")
-        result[name] = {k: round(score[k], 2) if isinstance(score[k], float) else score[k] for k in kept}
-    for pair, translation in list(zip(read_pairs(far), scores["out_of_domain"]["translations"]))[:10:2]:
+        keys = ("bleu", "chrf", "sentences", "signatures")
+        result[name] = {k: round(score[k], 2) if isinstance(score[k], float) else score[k] for k in keys}
+    for pair, translation in list(zip(read_pairs(out_of_domain), scores["out_of_domain"]["translations"]))[:10:2]:
         print(f"{pair.source}\n  → {translation}\n  = {pair.target}")
     record(result | stamp("python benchmarks/bundled_scores.py"), arguments.out)
 

@@ -1,11 +1,11 @@
-"""Translation speed on the CPU beside Hugging Face `generate` and CTranslate2 float32: same weights, same work.
+"""Translation speed on the CPU, compared with Hugging Face `generate` and CTranslate2: same weights, same work.
 
     python benchmarks/cpu_decode.py [--size base] [--batch 32] [--beam 4] [--repeats 5] [--out FILE]
 
-Random Marian weights at the sizes of Transformer-base (or -tiny), 24 source tokens, exactly 24 target tokens. Every
-engine runs in a process of its own, since two OpenMP runtimes in one process fight, at 1 and at 2 threads; the engines
-take turns, and the figure is the median of the repeats at each engine's better number of threads. The peers need
-`pip install transformers ctranslate2`.
+Random float32 Marian weights with the sizes of Transformer-base (or -tiny), 24 source tokens, exactly 24 target tokens.
+Every engine runs in a separate process, because two OpenMP runtimes in one process compete for the cores, with 1 and
+with 2 threads. The engines take turns, and the result is the median of the repeats at each engine's better number of
+threads. The other engines need `pip install transformers ctranslate2`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ENGINES = ("clearformer", "huggingface", "ctranslate2")
 
 
 def marian(size):
-    """The model all engines share, as Hugging Face writes it."""
+    """The model for all engines, as a Hugging Face model."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 
@@ -49,7 +49,7 @@ def marian(size):
 
 
 def save(size, folder):
-    """The same weights for every engine: a Hugging Face folder, and a CTranslate2 one beside it."""
+    """Save the same weights for every engine: as a Hugging Face folder and as a CTranslate2 folder."""
     from ctranslate2.converters import transformers as converters
 
     model = marian(size)
@@ -96,11 +96,11 @@ def clearformer(folder, sources, beam):
     decode = DecodeConfig(beam=beam, min_length=LENGTH)
 
     @torch.inference_mode()
-    def go():
-        found = beam_search(model, model.start(source, None), first, 0, limits, decode)
-        assert all(len(row[0].tokens) == LENGTH for row in found)
+    def translate():
+        outputs = beam_search(model, model.start(source, None), first, 0, limits, decode)
+        assert all(len(row[0].tokens) == LENGTH for row in outputs)
 
-    return go
+    return translate
 
 
 def huggingface(folder, sources, beam):
@@ -112,11 +112,11 @@ def huggingface(folder, sources, beam):
     settings = {"num_beams": beam, "do_sample": False, "min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
 
     @torch.inference_mode()
-    def go():
-        found = model.generate(input_ids=source, attention_mask=torch.ones_like(source), **settings)
-        assert found.shape[1] == LENGTH + 1
+    def translate():
+        outputs = model.generate(input_ids=source, attention_mask=torch.ones_like(source), **settings)
+        assert outputs.shape[1] == LENGTH + 1
 
-    return go
+    return translate
 
 
 def ctranslate2(folder, sources, beam, threads):
@@ -128,29 +128,29 @@ def ctranslate2(folder, sources, beam, threads):
     named = [[f"t{token}" for token in source] for source in sources]
     settings = {"beam_size": beam, "min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
 
-    def go():
-        found = translator.translate_batch(named, **settings)
-        assert all(len(row.hypotheses[0]) == LENGTH for row in found)
+    def translate():
+        outputs = translator.translate_batch(named, **settings)
+        assert all(len(row.hypotheses[0]) == LENGTH for row in outputs)
 
-    return go
+    return translate
 
 
 def measure(engine, folder, vocab, batch, beam, threads):
-    """In a process of its own: seconds of the faster of two runs after one to warm up."""
+    """Print the seconds of the faster of two runs, after one warm-up run. Runs in a separate process."""
     draw = random.Random(0)
     sources = [[draw.randint(3, vocab - 10) for _ in range(LENGTH)] for _ in range(batch)]
     if engine == "ctranslate2":
-        go = ctranslate2(folder, sources, beam, threads)
+        translate = ctranslate2(folder, sources, beam, threads)
     else:
         import torch
 
         torch.set_num_threads(threads)
-        go = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, sources, beam)
-    go()
+        translate = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, sources, beam)
+    translate()
     times = []
     for _ in range(2):
         start = time.perf_counter()
-        go()
+        translate()
         times.append(time.perf_counter() - start)
     print(json.dumps(min(times)))
 
@@ -180,7 +180,9 @@ def main():
                     command = [sys.executable, __file__, *work, "--measure", engine, name, str(threads)]
                     seconds = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                     rates[engine][threads].append(arguments.batch * LENGTH / seconds)
-                    print(f"{engine:12} {threads} threads {rates[engine][threads][-1]:9,.0f} tokens/s", file=sys.stderr)
+                    print(
+                        f"{engine:12} threads: {threads} {rates[engine][threads][-1]:9,.0f} tokens/s", file=sys.stderr
+                    )
     medians = {e: {t: round(statistics.median(values)) for t, values in by.items()} for e, by in rates.items()}
     best = {engine: max(by.values()) for engine, by in medians.items()}
     ratios = {
@@ -191,8 +193,8 @@ def main():
     from provenance import record, stamp
 
     peers = {package: version(package) for package in ("transformers", "ctranslate2")}
-    made = stamp(" ".join(["python benchmarks/cpu_decode.py", *work]), **peers)
-    record({"tokens_per_second": best, "by_threads": medians, **ratios, **made}, arguments.out)
+    provenance = stamp(" ".join(["python benchmarks/cpu_decode.py", *work]), **peers)
+    record({"tokens_per_second": best, "by_threads": medians, **ratios, **provenance}, arguments.out)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The losses of a few steps of every task, to the last bit: has a change moved anything?
+"""The losses of a few steps of every task, to the last bit: does a change to the package alter them?
 
     python benchmarks/fixed_losses.py --data ../shared/data --out before.json
     …                                                              change the package
     python benchmarks/fixed_losses.py --data ../shared/data --against before.json
 
-Every case runs the public command in a process of its own, on the CPU with one thread and a fixed seed, and reads the
-losses and scores from metrics.jsonl. Bits depend on the processor and on the version of torch: compare runs of one
-machine only. `recipes` are the shipped ones, cut short; `commands` let zero configuration choose.
+Every case runs the public command in a separate process, on the CPU with one thread and a fixed seed, and reads the
+losses and metrics from metrics.jsonl. The bits depend on the processor and on the version of torch, so only compare
+runs on the same machine. RECIPES are shipped recipes with fewer steps; COMMANDS use zero configuration.
 """
 
 import argparse
@@ -29,7 +29,7 @@ WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 STEPS = 6
 SHORT = {"steps": STEPS, "log_every": 1, "validate_every": STEPS, "save_every": STEPS}
 
-# By task: a shipped recipe, and what makes it short.
+# One shipped recipe per task, and the settings that shorten it.
 RECIPES: dict[str, dict[str, Any]] = {
     "multi30k-en-de": {"train": {"tokens": 512}, "evaluate": {"max_validation": 20, "validation_beam": 2}},
     "shakespeare-char-small": {"data": {"held_out": 0.01}},
@@ -63,11 +63,11 @@ COMMANDS: dict[str, list[str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the corpora")
-    parser.add_argument("--out", type=Path, help="write the losses here")
-    parser.add_argument("--against", type=Path, help="losses to compare with; exit 1 where a bit differs")
-    parser.add_argument("--package", type=Path, default=ROOT, help="the checkout whose package runs")
-    parser.add_argument("--only", action="append", default=[], help="a case; repeatable")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the corpora")
+    parser.add_argument("--out", type=Path, help="file to write the losses to")
+    parser.add_argument("--against", type=Path, help="file of losses to compare with; exit status 1 if any bit differs")
+    parser.add_argument("--package", type=Path, default=ROOT, help="checkout of the package to run")
+    parser.add_argument("--only", action="append", default=[], help="run only this case; repeatable")
     options = parser.parse_args()
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -83,17 +83,17 @@ def main() -> None:
         )
     if options.against is not None:
         before = json.loads(options.against.read_text())["cases"]
-        moved = [case for case in results if before.get(case) != results[case]]
+        changed = [case for case in results if before.get(case) != results[case]]
         print(
-            f"{len(results) - len(moved)} of {len(results)} cases are bit-equal"
-            + "".join(f"\nmoved: {c}" for c in moved)
+            f"bit-equal: {len(results) - len(changed)} of {len(results)}"
+            + "".join(f"\nchanged: {case}" for case in changed)
         )
-        sys.exit(bool(moved))
+        sys.exit(bool(changed))
 
 
 def cases(data: Path, work: Path) -> dict[str, list[str]]:
-    """The arguments of each command, in an order in which later ones can build on earlier ones."""
-    found: dict[str, list[str]] = {}
+    """The arguments of each case, ordered so that fine-tuning cases follow the case of their base."""
+    arguments_by_case: dict[str, list[str]] = {}
     for name, changes in RECIPES.items():
         table = tomllib.loads((ROOT / "recipes" / f"{name}.toml").read_text())
         root = Path(table["data"]["root"]).relative_to("../shared/data")
@@ -104,12 +104,12 @@ def cases(data: Path, work: Path) -> dict[str, list[str]]:
                 table.setdefault(section, {})[key] = table["data"][value] if is_split else value
         table["data"].pop("test", None)
         (work / f"{name}.toml").write_text(tomli_w.dumps(table))
-        found[name] = ["train", f"{name}.toml"]
-    return {**found, **{name: [*arguments, *SET] for name, arguments in COMMANDS.items()}}
+        arguments_by_case[name] = ["train", f"{name}.toml"]
+    return {**arguments_by_case, **{name: [*arguments, *SET] for name, arguments in COMMANDS.items()}}
 
 
 def run(arguments: list[str], out: Path, work: Path, package: Path) -> dict[str, list[Any]]:
-    """Train by the command; the losses of its steps and the scores of its validations, as hexadecimal floats."""
+    """Train by the command, and return the losses of its steps and its validation metrics as hexadecimal floats."""
     command = [sys.executable, "-m", "clearformer", *arguments, "--out", str(out), "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package)}
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
@@ -122,7 +122,7 @@ def run(arguments: list[str], out: Path, work: Path, package: Path) -> dict[str,
 
 
 def make_corpora(data: Path, work: Path) -> None:
-    """What the heads of the recipes say to make of the corpora, and small files for the commands."""
+    """Prepare the corpora as described in the headers of the recipes, and small files for the commands."""
     reviews = work / "rt-polarity" / "rt-polarity.tsv"
     reviews.parent.mkdir()
     with reviews.open("w", encoding="utf-8") as file:
@@ -150,7 +150,7 @@ def make_corpora(data: Path, work: Path) -> None:
 
 
 def make_images(folder: Path) -> None:
-    """Two classes of small images: bars that lie and bars that stand."""
+    """Two classes of small images: horizontal bars and vertical bars."""
     import numpy as np
     from PIL import Image
 

@@ -1,16 +1,16 @@
-"""How far it is from a command to the training loop, counted while the commands run.
+"""How much code runs between a command and the training loop, counted by tracing the commands.
 
     python benchmarks/floors.py                          this checkout
     python benchmarks/floors.py --package ../before      another one, to compare with
 
-files      package files whose functions run between the command and the loop, in the rooms above data, models and the
-           loop itself (DOWNSTAIRS is left out)
-passes     times that the training file is read, by its lines
-weights    times that a file of weights is read
-tunes      times that a model is changed for its tuning method
-places     functions, outside the recipe's own files, that make a changed copy of a recipe after it was planned
+files      package files whose functions run between the command and the loop, in the packages above data, models and
+           the loop (the packages in LOWER are not counted)
+passes     how often the training file is read, by its lines
+weights    how often a file of weights is read
+tunes      how often a model is changed by a tuning method
+places     functions, outside the files of the recipe, that create a changed copy of a recipe after it was planned
 
-Each command runs in a process of its own, on files made here, for one step.
+Each command runs in a separate process for one step, on generated files.
 """
 
 import argparse
@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-DOWNSTAIRS = {
+LOWER = {
     *("data", "layers", "models", "objectives", "text", "training", "tuning", "evaluation", "generation", "interop"),
-    *("plots", "errors", "config", "registry", "checkpoint", "memory", "version", "metric", "__init__", "__main__"),
+    *("plots", "errors", "config", "registry", "checkpoint", "memory", "version", "metric", "wording"),
+    *("__init__", "__main__"),
 }
 LINES = 400
 ONE = ["--device", "cpu", "--set", "train.steps=1", "--set", "train.tokens=512"]
@@ -41,7 +42,7 @@ COMMANDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--package", type=Path, default=ROOT, help="the checkout to count in")
+    parser.add_argument("--package", type=Path, default=ROOT, help="checkout of the package to trace")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--trace", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -75,7 +76,7 @@ def write_corpora(folder: Path) -> None:
 
 
 def trace(package: Path, command: list[str]) -> None:
-    """Run a command of this package under a profiler, and print what was counted as one line of JSON."""
+    """Run a command of this package under a profiler, and print the counts as one line of JSON."""
     sys.path.insert(0, str(package))
     from clearformer.cli import app
 
@@ -87,8 +88,13 @@ def trace(package: Path, command: list[str]) -> None:
 
     def profile(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "return" and code.co_name == "read_ended" and argument is not None and not state["is_looping"]:
-            calls["lines"] += 1  # a generator hands out a line
+        if (
+            event == "return"
+            and code.co_name == "read_lines_with_ends"
+            and argument is not None
+            and not state["is_looping"]
+        ):
+            calls["lines"] += 1  # a generator yields a line
         if event != "call" or not code.co_filename.startswith(root):
             return
         file, name = code.co_filename.removeprefix(root), code.co_name
@@ -104,8 +110,8 @@ def trace(package: Path, command: list[str]) -> None:
             where = caller.f_code.co_filename.removeprefix(root)
             if where not in ("recipe.py", "tables.py", "config.py") and is_recipe(frame):
                 places.add(f"{where}:{caller.f_code.co_name}")
-        is_upstairs = file.split("/")[0].removesuffix(".py") not in DOWNSTAIRS
-        if is_upstairs and file not in files and not is_importing(frame):
+        is_higher = file.split("/")[0].removesuffix(".py") not in LOWER
+        if is_higher and file not in files and not is_importing(frame):
             files.append(file)
 
     def is_importing(frame: Any) -> bool:

@@ -1,12 +1,12 @@
-"""Writing speed of GPT-2 on the CPU beside Hugging Face `generate`: same weights, same greedy tokens.
+"""Generation speed of GPT-2 on the CPU, compared with Hugging Face `generate`: same weights, same greedy tokens.
 
     python benchmarks/gpt_decode.py [--batches 1,16] [--repeats 5] [--out FILE]
 
-Random weights at GPT-2's 124M sizes, prompts of 32 tokens, exactly 64 tokens more, float32. Each engine runs in a
-process of its own at 1 and at 2 threads; the engines take turns, and the figure is the median of the repeats at each
-engine's better number of threads. Both must write the same tokens. At batch 1 a step cannot be faster than reading
-the weights: the share of the memory's bandwidth, measured here by summing an array of a gigabyte, says how close it is.
-The peer needs `pip install transformers`.
+Random float32 weights with the sizes of GPT-2 124M, prompts of 32 tokens, exactly 64 new tokens. Each engine runs in a
+separate process with 1 and with 2 threads. The engines take turns, and the result is the median of the repeats at each
+engine's better number of threads. Both must generate the same tokens. At batch 1, a step cannot be faster than reading
+the weights; the fraction of the memory bandwidth, measured by summing an array of one gigabyte, shows how close it is.
+The other engine needs `pip install transformers`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def save(folder):
 
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config()).eval()
-    for name, parameter in model.named_parameters():  # loud enough that words differ, and the likeliest is clear
+    for name, parameter in model.named_parameters():  # larger embeddings: tokens differ, and the most probable is clear
         if name.endswith("wte.weight"):
             parameter.data *= 4
     model.save_pretrained(folder)
@@ -59,12 +59,12 @@ def clearformer(folder, batch):
     tokens, limits = prompts(batch), torch.full((batch,), NEW)
 
     @torch.inference_mode()
-    def go():
+    def generate():
         state = model.start(tokens[:, :-1], None)
-        found = sample(model, state, tokens[:, -1], 50256, limits, greedy, min_length=NEW)
-        return [row[0].tokens for row in found]
+        outputs = sample(model, state, tokens[:, -1], 50256, limits, greedy, min_length=NEW)
+        return [row[0].tokens for row in outputs]
 
-    return go
+    return generate
 
 
 def huggingface(folder, batch):
@@ -76,15 +76,15 @@ def huggingface(folder, batch):
     settings = {"do_sample": False, "min_new_tokens": NEW, "max_new_tokens": NEW, "pad_token_id": 50256}
 
     @torch.inference_mode()
-    def go():
-        found = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), **settings)
-        return found[:, PROMPT:].tolist()
+    def generate():
+        outputs = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), **settings)
+        return outputs[:, PROMPT:].tolist()
 
-    return go
+    return generate
 
 
 def bandwidth():
-    """Bytes a second that a sum over a gigabyte reads, with as many threads as torch has."""
+    """Bytes per second read by a sum over one gigabyte, with torch's number of threads."""
     import torch
 
     array, times = torch.ones(2**28), []
@@ -96,15 +96,15 @@ def bandwidth():
 
 
 def measure(engine, folder, batch, threads):
-    """In a process of its own: seconds of the faster of two runs after one to warm up, and what was written."""
+    """Print the seconds of the faster of two runs, after a warm-up run, and the tokens. Runs in a separate process."""
     import torch
 
     torch.set_num_threads(threads)
-    go = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, batch)
-    written, times = go(), []
+    generate = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, batch)
+    written, times = generate(), []
     for _ in range(2):
         start = time.perf_counter()
-        go()
+        generate()
         times.append(time.perf_counter() - start)
     print(json.dumps({"seconds": min(times), "written": written, "bandwidth": bandwidth()}))
 
@@ -130,31 +130,32 @@ def main():
                 for threads in (1, 2):
                     for engine in ENGINES:
                         command = [sys.executable, __file__, "--measure", engine, name, str(batch), str(threads)]
-                        told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-                        rates[engine][threads].append(batch * NEW / told["seconds"])
-                        written[engine] = told["written"]
+                        done = subprocess.run(command, check=True, capture_output=True, text=True)
+                        measured = json.loads(done.stdout)
+                        rates[engine][threads].append(batch * NEW / measured["seconds"])
+                        written[engine] = measured["written"]
                         if threads == 2:
-                            widths.append(told["bandwidth"])
+                            widths.append(measured["bandwidth"])
                         print(f"{batch:3} {engine:12} {threads} {rates[engine][threads][-1]:8,.1f}", file=sys.stderr)
-            assert written["clearformer"] == written["huggingface"], "the engines wrote different tokens"
+            assert written["clearformer"] == written["huggingface"], "the engines generated different tokens"
             medians = {e: {t: round(statistics.median(v), 1) for t, v in by.items()} for e, by in rates.items()}
             best = {engine: max(by.values()) for engine, by in medians.items()}
             ratio = round(best["clearformer"] / best["huggingface"], 2)
             result[f"batch_{batch}"] = {"tokens_per_second": best, "by_threads": medians, "over_huggingface": ratio}
             if batch == 1:
-                read = 4 * (124_439_808 - 1024 * 768)  # every weight but the table of positions, once a token
-                share = best["clearformer"] * read / statistics.median(widths)
+                read = 4 * (124_439_808 - 1024 * 768)  # every weight except the position table, once per token
+                fraction = best["clearformer"] * read / statistics.median(widths)
                 result[f"batch_{batch}"] |= {
                     "gigabytes_per_second": round(statistics.median(widths) / 1e9, 1),
-                    "share_of_bandwidth": round(share, 2),
+                    "share_of_bandwidth": round(fraction, 2),
                 }
     from importlib.metadata import version
 
     from provenance import record, stamp
 
-    made = stamp("python benchmarks/gpt_decode.py", transformers=version("transformers"))
-    what = f"GPT-2 124M, float32, greedy, {PROMPT} + {NEW} tokens, the same tokens from both"
-    record({"what": what, **result, **made}, arguments.out)
+    provenance = stamp("python benchmarks/gpt_decode.py", transformers=version("transformers"))
+    what = f"GPT-2 124M, float32, greedy, {PROMPT} + {NEW} tokens, same tokens from both engines"
+    record({"what": what, **result, **provenance}, arguments.out)
 
 
 if __name__ == "__main__":

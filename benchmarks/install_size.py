@@ -1,9 +1,9 @@
-"""How much disk an installation takes, torch left out.
+"""The disk space of an installation, without torch.
 
     python benchmarks/install_size.py VENV [--out FILE]
 
-Adds up the files of every package in a virtual environment, except torch, what torch alone brings in, and the tools
-that a virtual environment starts with.
+Adds the sizes of all packages in a virtual environment, except torch, the dependencies of torch that nothing else
+needs, and the tools that every virtual environment contains.
 """
 
 import argparse
@@ -35,12 +35,12 @@ def main() -> None:
     counted = {name: size for name, size in sizes.items() if name not in TORCH | TOOLS and "nvidia" not in name}
     for name, size in sorted(counted.items(), key=lambda item: -item[1]):
         print(f"{size:8.1f} MB  {name}")
-    print(f"{sum(counted.values()):8.1f} MB  in all, torch left out")
+    print(f"{sum(counted.values()):8.1f} MB  in total, without torch")
     if arguments.out:
         rounded = {name: round(size, 1) for name, size in sorted(counted.items(), key=lambda item: -item[1])}
         total = round(sum(counted.values()), 1)
-        made = stamp("python benchmarks/install_size.py VENV")
-        record({"megabytes": total, "packages": rounded, **made}, arguments.out)
+        provenance = stamp("python benchmarks/install_size.py VENV")
+        record({"megabytes": total, "packages": rounded, **provenance}, arguments.out)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Training speed of the Penn Treebank LSTMs, beside plain torch.nn.LSTM code of the same size, on the same device.
+"""Training speed of the Penn Treebank LSTMs, compared with plain torch.nn.LSTM code of the same size.
 
     python benchmarks/lstm_speed.py [--device cuda] [--out FILE]
 
-Work: the sizes of recipes/lstm-ptb-small.toml and -medium.toml, float32, 20 rows that go on from batch to batch, SGD
-with clipping, dropout as the recipes have it. Ours is the whole trainer: batches read from disk, state carried and
-detached, randomness seeded, losses and norms metered. The plain code holds its tokens on the device and does no more.
-Figures are tokens a second, the median of five timings of 200 steps each, the two taking turns.
+The sizes and dropout of recipes/lstm-ptb-small.toml and -medium.toml, float32, 20 rows that continue from batch to
+batch, SGD with clipping. `ours` is the whole trainer: batches read from disk, state carried and detached, random
+generators seeded, losses and gradient norms recorded. The plain code keeps its tokens on the device and only trains.
+Results are tokens per second, the median of five timings of 200 steps each; the two take turns.
 """
 
 import argparse
@@ -34,18 +34,18 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 VOCAB, ROWS, REPEATS = 10_000, 20, 5
 
 
-def timed(trainings, n, tokens, device):
-    """Tokens a second of `n` steps of each training, taking turns, after as many to warm up."""
-    rates = [[] for _ in trainings]
+def timed(runs, n, tokens, device):
+    """Tokens per second of each run over `n` steps, taking turns, after `n` steps of warm-up."""
+    rates = [[] for _ in runs]
     for _ in range(REPEATS + 1):
-        for training, found in zip(trainings, rates):
+        for run, timings in zip(runs, rates):
             finish(device)
             begun = time.perf_counter()
             for _ in range(n):
-                next(training)
+                next(run)
             finish(device)
-            found.append(n * tokens / (time.perf_counter() - begun))
-    return [round(statistics.median(found[1:])) for found in rates]
+            timings.append(n * tokens / (time.perf_counter() - begun))
+    return [round(statistics.median(timings[1:])) for timings in rates]
 
 
 def finish(device):
@@ -93,23 +93,23 @@ def plain(recipe, stream, device):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--device", default="cuda")
-    options.add_argument("--steps", type=int, default=200, help="of each timing")
-    options.add_argument("--out", type=Path, default=RESULTS / "lstm-speed.json")
-    given = options.parse_args()
-    device = torch.device(given.device)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=200, help="steps per timing")
+    parser.add_argument("--out", type=Path, default=RESULTS / "lstm-speed.json")
+    args = parser.parse_args()
+    device = torch.device(args.device)
     stream = np.random.default_rng(0).integers(0, VOCAB, 929_589)
-    found = {}
+    results = {}
     for size in ("small", "medium"):
         recipe = Recipe.read(RECIPES / f"lstm-ptb-{size}.toml")
         tokens = ROWS * recipe.data.length
         with TemporaryDirectory() as folder:
-            trainings = [ours(recipe, stream, device, Path(folder)), plain(recipe, stream, device)]
-            rate, beside = timed(trainings, given.steps, tokens, device)
-        found[size] = {"ours": rate, "plain": beside, "ratio": round(rate / beside, 2)}
-        print(size, found[size], flush=True)
-    record({**found, **stamp(f"python benchmarks/lstm_speed.py --device {device}")}, given.out)
+            runs = [ours(recipe, stream, device, Path(folder)), plain(recipe, stream, device)]
+            rate, plain_rate = timed(runs, args.steps, tokens, device)
+        results[size] = {"ours": rate, "plain": plain_rate, "ratio": round(rate / plain_rate, 2)}
+        print(size, results[size], flush=True)
+    record({**results, **stamp(f"python benchmarks/lstm_speed.py --device {device}")}, args.out)
 
 
 if __name__ == "__main__":

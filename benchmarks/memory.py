@@ -1,10 +1,10 @@
-"""How much memory it takes to prepare a corpus of ten million lines, and to begin training on it.
+"""Peak memory of preparing a corpus of ten million lines and starting to train on it.
 
     python benchmarks/memory.py [--lines 10000000] [--out benchmarks/results/memory.json]
 
-Writes that many random sentence pairs (about a gigabyte) to a temporary folder, runs `clearformer train --pairs` on
-them for three steps of a tiny model, and reports the peak memory of the process and the seconds it took. A run on a
-tenth of the lines beside it shows how either grows.
+Writes this number of random sentence pairs (about a gigabyte) to a temporary folder, runs `clearformer train --pairs`
+on them for three steps of a tiny model, and records the peak memory and the duration of the process. A second run on
+a tenth of the lines shows how both grow.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def main():
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "memory.json")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:  # the smaller one first: the peak of all children is what is told
+    with tempfile.TemporaryDirectory() as name:  # the smaller one first: ru_maxrss is the maximum over all children
         tenth, whole = (measure(n, Path(name)) for n in (arguments.lines // 10, arguments.lines))
     record({"tenth": tenth, "whole": whole, **stamp("python benchmarks/memory.py")}, arguments.out)
 

@@ -1,4 +1,4 @@
-"""What every result says of itself: the command, the commit it ran at, versions and machine, the day."""
+"""The provenance in every result file: command, commit, versions, machine and date."""
 
 import json
 import os
@@ -13,8 +13,8 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def stamp(command: str, **more: str) -> dict[str, Any]:
-    """`more` are further versions, of peers. $COMMIT tells the commit of a copy without its history, and that of
-    trainings which are only read.
+    """Provenance of a result; `more` are versions of other packages. $COMMIT overrides the commit, for a copy of the
+    repository without history and for finished runs that are only read.
     """
     git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS.parent)
     return {

@@ -1,14 +1,15 @@
-"""Several trainings by the public command, one for each seed, and what they reach.
+"""Train a recipe by the public command with several seeds, and record the metrics.
 
     python benchmarks/quality.py multi30k-en-de --seeds 1,2,3 --at-once 3 -- recipes/multi30k-en-de.toml
     python benchmarks/quality.py shakespeare-char --reach loss=1.4697 -- recipes/shakespeare-char.toml
     python benchmarks/quality.py zero-29k --seeds 1 -- --pairs train.en.gz,train.de.gz --test test.en.gz,test.de.gz
 
-What follows `--` is passed on to `clearformer train`. Runs lie in runs/NAME-SEED; one that was cut off goes on from its
-last checkpoint when the command is given again, and one that is finished is only read. When all are there, their test
-scores are recorded, each and on average, in benchmarks/results/NAME.json; without a test, those of validation. With
---reach, also when validation first said so much: the seconds are those of training alone, at its median speed, without
-compilation and validation, as is `median_per_second`, of tokens, examples or images.
+Arguments after `--` are passed to `clearformer train`. The run folders are runs/NAME-SEED; if the command is
+repeated, unfinished runs are resumed from their last checkpoint, and finished runs are only read. When all runs are
+finished, their test metrics (validation metrics, if there is no test data) are recorded per seed and on average in
+benchmarks/results/NAME.json. With --reach, the file also records when a validation metric first reached a value; its
+seconds count only training at the median speed, without compilation and validation, and `median_per_second` is this
+speed in tokens, examples or images.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from clearformer.verbs.compare import reached, seconds_per_step
 
 
 def train(folder: Path, arguments: list[str], seed: int) -> Path:
-    """One training, from wherever it stands to its end; its log is beside the folder."""
+    """Start or resume one run and train it to the end. FOLDER.log is its log. Return the path of its report."""
     run = RunFolder(folder)
     if not run.report.exists():
         fresh = [*arguments, "--set", f"train.seed={seed}"]
@@ -40,51 +41,53 @@ def train(folder: Path, arguments: list[str], seed: int) -> Path:
 
 
 def row(report: Path, seed: int) -> dict:
-    found = json.loads(report.read_text())
+    contents = json.loads(report.read_text())
     speeds = (f"{unit}_per_second" for unit in ("tokens", "examples", "images"))
-    wanted = ("best_step", "steps", "seconds", *speeds, "parameters")
-    kept = {name: found[name] for name in wanted if name in found}
+    keys = ("best_step", "steps", "seconds", *speeds, "parameters")
+    values = {name: contents[name] for name in keys if name in contents}
     unit = task_of(read_recipe(report.parent)).unit
     pace = seconds_per_step(RunFolder(report.parent), unit)
-    kept["median_per_second"] = round(found[unit] / found["steps"] / pace)
-    valid = {name: round(value, 4) for name, value in found["valid"].items()}
-    judged = found.get("test", found["valid"])  # of a text without a test part, what validation says
-    scores = {name: round(value, 4) for name, value in judged.items() if isinstance(value, float)}
-    return {"seed": seed, **scores, "judged_on": "test" if "test" in found else "valid", "valid": valid, **kept}
+    values["median_per_second"] = round(contents[unit] / contents["steps"] / pace)
+    valid = {name: round(value, 4) for name, value in contents["valid"].items()}
+    final = contents.get("test", contents["valid"])  # validation metrics, if there is no test data
+    metrics = {name: round(value, 4) for name, value in final.items() if isinstance(value, float)}
+    return {"seed": seed, **metrics, "judged_on": "test" if "test" in contents else "valid", "valid": valid, **values}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name")
-    parser.add_argument("--seeds", default="1,2,3", help="divided by commas")
-    parser.add_argument("--at-once", type=int, default=1, help="trainings side by side on one device")
+    parser.add_argument("name", help="name of the runs and of the result file")
+    parser.add_argument("--seeds", default="1,2,3", help="comma-separated list")
+    parser.add_argument("--at-once", type=int, default=1, help="number of runs that share the device")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--reach", metavar="METRIC=VALUE", help="say when validation was first as good as this")
-    parser.add_argument("train", nargs="+", help="what `clearformer train` gets")
-    given = parser.parse_args()
-    seeds = [int(seed) for seed in given.seeds.split(",")]
-    with ThreadPoolExecutor(given.at_once) as pool:
-        reports = list(pool.map(lambda seed: train(given.runs / f"{given.name}-{seed}", given.train, seed), seeds))
+    parser.add_argument(
+        "--reach", metavar="METRIC=VALUE", help="also record when this validation metric was first reached"
+    )
+    parser.add_argument("train", nargs="+", help="arguments for `clearformer train`")
+    args = parser.parse_args()
+    seeds = [int(seed) for seed in args.seeds.split(",")]
+    with ThreadPoolExecutor(args.at_once) as pool:
+        reports = list(pool.map(lambda seed: train(args.runs / f"{args.name}-{seed}", args.train, seed), seeds))
     if missing := [str(report) for report in reports if not report.exists()]:
-        sys.exit(f"not finished: {', '.join(missing)}; see the logs beside the folders, and give the command again")
+        sys.exit(f"unfinished runs: {', '.join(missing)}; see the .log file of each run, then repeat this command")
     rows = [row(report, seed) for report, seed in zip(reports, seeds)]
-    if given.reach:
-        name, goal = given.reach.split("=")
+    if args.reach:
+        name, goal = args.reach.split("=")
         recipe = read_recipe(reports[0].parent)
         task = task_of(recipe)
         metric = next(metric for metric in task.metrics(recipe) if metric.name == name)
-        for found, report in zip(rows, reports):
-            found["reached"] = reached(RunFolder(report.parent), metric, float(goal), task.unit)
+        for result, report in zip(rows, reports):
+            result["reached"] = reached(RunFolder(report.parent), metric, float(goal), task.unit)
     means = {name: round(mean(r[name] for r in rows), 4) for name, value in rows[0].items() if isinstance(value, float)}
-    command = shlex.join(["clearformer", "train", *given.train, "--set", "train.seed=SEED"])
+    command = shlex.join(["clearformer", "train", *args.train, "--set", "train.seed=SEED"])
     first = json.loads(reports[0].read_text())
-    told = {
-        "side_by_side": given.at_once,
+    details = {
+        "side_by_side": args.at_once,
         "signatures": first.get("test", {}).get("signatures"),
     }
-    said = {**stamp(command), "versions": first["versions"]}  # where they were trained, not where they are read
-    record({"seeds": rows, "mean": means, **told, **said}, given.results / f"{given.name}.json")
+    provenance = {**stamp(command), "versions": first["versions"]}  # of the machine that trained
+    record({"seeds": rows, "mean": means, **details, **provenance}, args.results / f"{args.name}.json")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""A published encoder made into a classifier by each method, from few examples and from many, by the public command.
+"""Accuracy of a published encoder fine-tuned with each method, on few and many examples, by the public command.
 
     python benchmarks/transfer.py mrpc --model FOLDER [--data FOLDER] [--seeds 1,2,3,4,5] [--at-once 6]
     python benchmarks/transfer.py rt-polarity --model FOLDER --methods full,lora,prefix,head,scratch --seeds 1,2,3
 
-mrpc           do two sentences say the same? 3,667 pairs to learn from, 408 to validate on, 1,725 to test on
-rt-polarity    is a review for or against the film? a seeded twentieth to validate on and a tenth to test on, for all
+mrpc           paraphrase detection: 3,667 training, 408 validation and 1,725 test pairs
+rt-polarity    sentiment of film reviews: a twentieth for validation and a tenth for the test, the same for all runs
 
-A smaller training part is drawn from the whole one by the seed; the parts to validate and to test on stay whole.
-`scratch` is the encoder that `clearformer train --labels` chooses, with no model to start from. Trainings that are
-finished are only read; those that were cut off, seconds or minutes long, begin anew. The checkpoint that was best on
-validation is tested, once.
+Smaller training sets are drawn by the seed; validation and test data stay complete. `scratch` is the encoder that
+`clearformer train --labels` chooses, without a base. Finished runs are only read; unfinished runs, which take seconds
+or minutes, are started again. Only the best checkpoint is tested, once.
 """
 
 import argparse
@@ -33,10 +32,10 @@ from clearformer.plots import plot_lines
 
 
 def mrpc(data: Path) -> dict[str, list[str]]:
-    """Rows of label, sentence, sentence; the first line of a file is its header."""
+    """Rows of label, sentence, sentence, without the header of each file."""
     files = {"train": "train.tsv.gz", "valid": "dev.tsv.gz", "test": "msr_paraphrase_test.txt.gz"}
-    rows = {part: list(read_lines(data / "glue/MRPC" / name))[1:] for part, name in files.items()}
-    return {part: ["\t".join(row.split("\t")[i] for i in (0, 3, 4)) for row in found] for part, found in rows.items()}
+    rows = {split: list(read_lines(data / "glue/MRPC" / name))[1:] for split, name in files.items()}
+    return {split: ["\t".join(row.split("\t")[i] for i in (0, 3, 4)) for row in lines] for split, lines in rows.items()}
 
 
 def rt_polarity(data: Path) -> dict[str, list[str]]:
@@ -57,22 +56,23 @@ def write(rows: list[str], path: Path) -> Path:
     return path
 
 
-def held_out(given, part: str) -> Path:
-    return given.runs / f"{given.task}-{part}.tsv"
+def held_out(args, split: str) -> Path:
+    return args.runs / f"{args.task}-{split}.tsv"
 
 
-def train(given, parts, size: str, method: str, seed: int) -> dict | None:
-    """One training to its report; its log lies beside its folder."""
-    folder = given.runs / f"{given.task}-{method}-{size}-{seed}"
-    run, n = RunFolder(folder), len(parts["train"])
+def train(args, splits, size: str, method: str, seed: int) -> dict | None:
+    """Train one model and return its report, or None if it fails. FOLDER.log is its log."""
+    folder = args.runs / f"{args.task}-{method}-{size}-{seed}"
+    run, n = RunFolder(folder), len(splits["train"])
     if not run.report.exists():
         rmtree(folder, ignore_errors=True)
-        drawn = random.Random(seed).sample(parts["train"], min(n, int(size) if size != "all" else n))
-        labels, files = write(drawn, Path(f"{folder}.tsv")), {part: held_out(given, part) for part in ("valid", "test")}
-        start = ["train"] if method == "scratch" else ["finetune", "--model", str(given.model), "--method", method]
+        drawn = random.Random(seed).sample(splits["train"], min(n, int(size) if size != "all" else n))
+        labels = write(drawn, Path(f"{folder}.tsv"))
+        files = {split: held_out(args, split) for split in ("valid", "test")}
+        start = ["train"] if method == "scratch" else ["finetune", "--model", str(args.model), "--method", method]
         start += ["--labels", str(labels), "--valid", str(files["valid"]), "--test", str(files["test"])]
-        start += ["--label-column", "0", "--text-columns", "1,2" if given.task == "mrpc" else "1"]
-        start += [word for setting in (*given.settings, f"train.seed={seed}") for word in ("--set", setting)]
+        start += ["--label-column", "0", "--text-columns", "1,2" if args.task == "mrpc" else "1"]
+        start += [word for setting in (*args.settings, f"train.seed={seed}") for word in ("--set", setting)]
         with open(f"{folder}.log", "a") as log:
             command = [sys.executable, "-m", "clearformer", *start, "--out", str(folder)]
             subprocess.run(command, stdout=log, stderr=log, check=False)
@@ -99,29 +99,31 @@ def summary(reports: list[dict]) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--model", type=Path, required=True, help="the published encoder's folder")
+    parser.add_argument("--model", type=Path, required=True, help="folder of the published encoder")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--methods", default="full,lora,prefix,head")
     parser.add_argument("--sizes", default="100,1000,all")
     parser.add_argument("--seeds", default="1,2,3,4,5")
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="passed on")
+    parser.add_argument("--at-once", type=int, default=1, help="number of runs that share the device")
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], help="a setting for `clearformer train`; repeatable"
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/transfer"))
-    parser.add_argument("--out", type=Path, help="benchmarks/results/transfer-TASK.json unless given")
-    given = parser.parse_args()
-    given.runs.mkdir(parents=True, exist_ok=True)
-    out = given.out or RESULTS / f"transfer-{given.task}.json"
-    parts = TASKS[given.task](given.data)
-    for part in ("valid", "test"):
-        write(parts[part], held_out(given, part))
-    sizes, methods = given.sizes.split(","), given.methods.split(",")
-    seeds = [int(seed) for seed in given.seeds.split(",")]
-    with ThreadPoolExecutor(given.at_once) as pool:
-        jobs = {job: pool.submit(train, given, parts, *job) for job in product(sizes, methods, seeds)}
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/transfer-TASK.json")
+    args = parser.parse_args()
+    args.runs.mkdir(parents=True, exist_ok=True)
+    out = args.out or RESULTS / f"transfer-{args.task}.json"
+    splits = TASKS[args.task](args.data)
+    for split in ("valid", "test"):
+        write(splits[split], held_out(args, split))
+    sizes, methods = args.sizes.split(","), args.methods.split(",")
+    seeds = [int(seed) for seed in args.seeds.split(",")]
+    with ThreadPoolExecutor(args.at_once) as pool:
+        jobs = {job: pool.submit(train, args, splits, *job) for job in product(sizes, methods, seeds)}
         reports = {job: report for job, run in jobs.items() if (report := run.result())}
     if missing := [job for job in jobs if job not in reports]:
-        print(f"not finished, see the logs: {missing}", file=sys.stderr)
-    found = {
+        print(f"unfinished runs: {missing}; see the .log file of each run", file=sys.stderr)
+    results = {
         method: {
             size: summary(done)
             for size in sizes
@@ -129,17 +131,17 @@ def main() -> None:
         }
         for method in methods
     }
-    told = {"examples": {part: len(rows) for part, rows in parts.items()}, "seeds": seeds}
-    command = f"python benchmarks/transfer.py {given.task} --methods {given.methods} --seeds {given.seeds}"
-    record({**told, "methods": found, "side_by_side": given.at_once, **stamp(command)}, out)
+    details = {"examples": {split: len(rows) for split, rows in splits.items()}, "seeds": seeds}
+    command = f"python benchmarks/transfer.py {args.task} --methods {args.methods} --seeds {args.seeds}"
+    record({**details, "methods": results, "side_by_side": args.at_once, **stamp(command)}, out)
     lines = {
         method: (
-            [len(parts["train"]) if size == "all" else int(size) for size in row],
+            [len(splits["train"]) if size == "all" else int(size) for size in row],
             [r["mean"] for r in row.values()],
         )
-        for method, row in found.items()
+        for method, row in results.items()
     }
-    plot_lines(lines, "examples to learn from", "accuracy on the test, %", out.with_suffix(".png"), scale="log")
+    plot_lines(lines, "training examples", "test accuracy, %", out.with_suffix(".png"), scale="log")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Training speed of ResNet-50 and ViT-B/16 at 224×224, beside torchvision's compiled in the same bare loop.
+"""Training speed of ResNet-50 and ViT-B/16 at 224×224, compared with torchvision in the same bare loop.
 
-    python benchmarks/vision_speed.py [--only resnet50] [--pictures 256] [--out FILE]
+    python benchmarks/vision_speed.py [--only resnet50] [--images 256] [--out FILE]
 
-Work: pictures that lie on the device, bf16 autocast, cross-entropy of 1,000 classes, fused SGD with momentum (ResNet)
-or AdamW (ViT): forward, backward, step. Both sides are compiled whole, with their losses, and keep channels together in
-memory. Figures are pictures a second, the median of five timings of 20 steps each, the two taking turns in one process.
+Images on the device, bf16 autocast, cross-entropy over 1,000 classes, fused SGD with momentum (ResNet) or AdamW (ViT):
+forward, backward, step. Both models are compiled whole, with their losses, and use the channels-last memory format.
+Results are images per second, the median of five timings of 20 steps each; the two take turns in one process.
 """
 
 import argparse
@@ -22,16 +22,16 @@ from clearformer.models.build import build_model, model_config
 from clearformer.training.compiling import compiled
 
 SIZE, CLASSES, STEPS, REPEATS = 224, 1000, 20, 5
-MODELS = {"resnet50": "resnet50", "vit_b_16": "vit-b-16"}  # torchvision's name -> our preset
+MODELS = {"resnet50": "resnet50", "vit_b_16": "vit-b-16"}  # torchvision's name -> preset
 
 
 def ours(name, batch):
     model = build_model(model_config(MODELS[name])).to(batch.pixels.device).train()
 
-    def judge(model, batch):
+    def objective(model, batch):
         return F.cross_entropy(model(batch).float(), batch.classes, reduction="sum"), batch.n_tokens
 
-    loss = compiled(judge, model, "whole")
+    loss = compiled(objective, model, "whole")
     return training(name, model, lambda: loss(model, batch)[0] / len(batch))
 
 
@@ -49,7 +49,7 @@ def theirs(name, batch):
 
 
 def training(name, model, loss):
-    """The bare loop: a step at each call."""
+    """The bare loop: a function that performs one step."""
     is_cuda = next(model.parameters()).is_cuda
     if name.startswith("resnet"):
         optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4, fused=is_cuda)
@@ -66,10 +66,10 @@ def training(name, model, loss):
     return step
 
 
-def timed(engines, n_pictures, device):
-    """Pictures a second of each engine. Ours goes without cuDNN's attention, as always; torchvision's keeps it."""
+def timed(engines, n_images, device):
+    """Images per second of each engine. Ours runs without cuDNN's attention, as always; torchvision uses it."""
     rates = {name: [] for name in engines}
-    for turn in range(REPEATS + 1):  # the first compiles and warms up
+    for turn in range(REPEATS + 1):  # the first turn compiles and warms up
         for name, step in engines.items():
             torch.backends.cuda.enable_cudnn_sdp(name == "torchvision")
             finish(device)
@@ -78,8 +78,8 @@ def timed(engines, n_pictures, device):
                 step()
             finish(device)
             if turn:
-                rates[name].append(STEPS * n_pictures / (time.perf_counter() - begun))
-    return {name: round(statistics.median(found)) for name, found in rates.items()}
+                rates[name].append(STEPS * n_images / (time.perf_counter() - begun))
+    return {name: round(statistics.median(values)) for name, values in rates.items()}
 
 
 def finish(device):
@@ -90,15 +90,15 @@ def finish(device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS / "vision-speed.json")
-    parser.add_argument("--only", default="", help="the names of models that have this in them")
+    parser.add_argument("--only", default="", help="measure only models with this text in their name")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--pictures", type=int, default=256, help="in a batch")
-    parser.add_argument("--alone", action="store_true", help="without torchvision, where it is not installed")
+    parser.add_argument("--images", type=int, default=256, help="batch size")
+    parser.add_argument("--alone", action="store_true", help="do not compare with torchvision (if it is not installed)")
     arguments = parser.parse_args()
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
-    pixels = torch.randn(arguments.pictures, 3, SIZE, SIZE, device=arguments.device)
-    classes = torch.randint(CLASSES, (arguments.pictures,), device=arguments.device)
+    pixels = torch.randn(arguments.images, 3, SIZE, SIZE, device=arguments.device)
+    classes = torch.randint(CLASSES, (arguments.images,), device=arguments.device)
     batch = ImageBatch(pixels.contiguous(memory_format=torch.channels_last), classes)
     rows, more = {}, {}
     for name in MODELS:
@@ -108,10 +108,10 @@ def main():
         engines = {"clearformer": ours(name, batch)}
         if not arguments.alone:
             engines["torchvision"] = theirs(name, batch)
-        rows[name] = found = timed(engines, len(batch), arguments.device)
-        if "torchvision" in found:
-            found["over_torchvision"] = round(found["clearformer"] / found["torchvision"], 3)
-        print(name, found, flush=True)
+        rows[name] = speeds = timed(engines, len(batch), arguments.device)
+        if "torchvision" in speeds:
+            speeds["over_torchvision"] = round(speeds["clearformer"] / speeds["torchvision"], 3)
+        print(name, speeds, flush=True)
         del engines
         gc.collect()
         torch._dynamo.reset()
@@ -119,7 +119,7 @@ def main():
         import torchvision
 
         more["torchvision"] = torchvision.__version__
-    record({"pictures_per_second": rows, **stamp("python benchmarks/vision_speed.py", **more)}, arguments.out)
+    record({"images_per_second": rows, **stamp("python benchmarks/vision_speed.py", **more)}, arguments.out)
 
 
 if __name__ == "__main__":

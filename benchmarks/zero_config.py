@@ -1,10 +1,11 @@
-"""`clearformer train --pairs FILE` with nothing else said, at four sizes and on pairs of languages nobody tuned for.
+"""`clearformer train --pairs FILE` with nothing configured, on four sizes and on languages it was not tuned for.
 
     python benchmarks/zero_config.py [--data FOLDER] [--at-once 3] [--only WORD] [--set train.seed=1]
 
-FOLDER holds multi30k/raw, tatoeba-eng-fra, tatoeba-eng-hin and hindi-visual-genome as their publishers name the files.
-Smaller corpora are drawn from Multi30k's training pairs, seeded. Scores are cased sacrebleu, on Multi30k's and Visual
-Genome's own test sets, and elsewhere on sentences held out by their source. Runs that were cut off are gone on with.
+FOLDER contains multi30k/raw, tatoeba-eng-fra, tatoeba-eng-hin and hindi-visual-genome, with the files as published.
+The smaller corpora are drawn from Multi30k's training pairs with a fixed seed. BLEU is sacrebleu, cased, on the test
+sets of Multi30k and Hindi Visual Genome, and otherwise on sentences held out by their source. Unfinished runs are
+resumed.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from clearformer.data.sources import read_lines
 
 
 def draw(data: Path, n: int, folder: Path) -> list[str]:
-    """n of Multi30k's raw training pairs as a .tsv."""
+    """Write n of Multi30k's raw training pairs to a .tsv file; return the options for `clearformer train`."""
     path = folder / f"multi30k-{n}.tsv"
     pairs = list(zip(*(read_lines(data / f"multi30k/raw/train.{side}.gz") for side in ("en", "de"))))
     chosen = random.Random(0).sample(pairs, n)
@@ -46,21 +47,23 @@ def cases(data: Path, folder: Path) -> dict[str, list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--at-once", type=int, default=1, help="number of runs that share the device")
+    parser.add_argument("--only", default="", help="run only cases with this text in their name")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="passed on")
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], help="a setting for `clearformer train`; repeatable"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "zero-config.json")
-    given = parser.parse_args()
-    given.runs.mkdir(parents=True, exist_ok=True)
-    more = [word for setting in given.settings for word in ("--set", setting)]
-    chosen = {name: case for name, case in cases(given.data, given.runs).items() if given.only in name}
-    with ThreadPoolExecutor(given.at_once) as pool:
-        runs = {n: pool.submit(train, given.runs / f"zero-{n}", [*case, *more], 0) for n, case in chosen.items()}
+    args = parser.parse_args()
+    args.runs.mkdir(parents=True, exist_ok=True)
+    more = [word for setting in args.settings for word in ("--set", setting)]
+    chosen = {name: case for name, case in cases(args.data, args.runs).items() if args.only in name}
+    with ThreadPoolExecutor(args.at_once) as pool:
+        runs = {n: pool.submit(train, args.runs / f"zero-{n}", [*case, *more], 0) for n, case in chosen.items()}
         reports = {name: run.result() for name, run in runs.items()}
-    found = {name: row(report, 0) for name, report in reports.items() if report.exists()}
-    told = {"what": "zero configuration, cased sacrebleu", "side_by_side": given.at_once, "settings": given.settings}
-    record({**told, **found, **stamp("python benchmarks/zero_config.py")}, given.out)
+    results = {name: row(report, 0) for name, report in reports.items() if report.exists()}
+    details = {"what": "zero configuration, cased sacrebleu", "side_by_side": args.at_once, "settings": args.settings}
+    record({**details, **results, **stamp("python benchmarks/zero_config.py")}, args.out)
 
 
 if __name__ == "__main__":

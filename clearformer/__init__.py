@@ -1,11 +1,11 @@
-"""Clearformer: train, fine-tune, run and see through Transformers, on your own data.
+"""Clearformer: train, fine-tune, run and inspect Transformers on your own data.
 
     import clearformer
     report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
     clearformer.load("runs/mine").translate(["A man is riding a bike."], beam=5)
 
-Every verb of the command line is a function here. Names are imported when first used, so that `import clearformer`
-itself costs nothing; no module has the name of a function, or importing it would hide the function.
+Every command has a function here. Names are imported on first use, so that `import clearformer` is fast. No module may
+have the name of one of these functions, because importing the module would replace the function.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""python -m clearformer, which is also what torchrun starts."""
+"""python -m clearformer; torchrun starts this module, too."""
 
 from clearformer.cli import main
 

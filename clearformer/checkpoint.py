@@ -1,16 +1,16 @@
-"""A run folder: everything a training leaves behind, readable while it is written.
+"""A run folder: all files of a run, readable while it trains.
 
-    recipe.toml          the resolved recipe; reloading it rebuilds the run
+    recipe.toml          the resolved recipe; reading it back rebuilds the run
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
-    classes.json         of a classifier: its labels, in the order of its scores
-    data/*.safetensors   the tokenised corpus, so that a resumed run sees exactly the same pairs
-    model.safetensors    the weights to use: the best so far on validation
+    classes.json         the classes of a classifier, in the order of its logits
+    data/*.safetensors   the tokenised corpus, so that a resumed run trains on exactly the same pairs
+    model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
-    metrics.jsonl        one JSON object a line, by step
-    report.json          final scores, seconds, tokens/s, versions; pictures beside it
+    metrics.jsonl        one JSON object per line, by step
+    report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it
 
-Every file appears whole or not at all: it is written under another name, flushed to disk, then renamed. Nothing is
-ever pickled or unpickled.
+Writes are atomic: a file is written under a temporary name, flushed to disk, then renamed. Nothing is ever pickled or
+unpickled.
 """
 
 import errno
@@ -31,13 +31,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, MachineError
+from clearformer.wording import count
 
 CLASSES = "classes.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
-    """The names of the files above, and how each is read and written."""
+    """The paths of the files above, the lock of the folder, and its clean-up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,15 +55,15 @@ class RunFolder:
 
     def require(self) -> None:
         if not self.path.exists():
-            raise CheckpointError(f"there is no run folder {self.path}", "name the --out folder of a training")
+            raise CheckpointError(f"there is no run folder {self.path}", "give the --out folder of a run")
         if not self.exists:
             raise CheckpointError(
-                f"{self.path} is not a run folder: it has no recipe.toml", "name the --out folder of a training"
+                f"{self.path} is not a run folder: it has no recipe.toml", "give the --out folder of a run"
             )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Inside, no other training may enter this folder; a process that is killed leaves it open."""
+        """Exclude other training processes from this folder. The system releases the lock of a killed process."""
         self.path.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path, os.O_RDONLY)
         try:
@@ -70,13 +71,13 @@ class RunFolder:
             yield
         except BlockingIOError:
             raise CheckpointError(
-                f"another process is training into {self.path}", "wait for it, or choose another --out"
+                f"another process is training in {self.path}", "wait until it has finished, or choose another --out"
             ) from None
         finally:
             os.close(folder)
 
     def sweep(self) -> None:
-        """Remove what a process left half-written when it was killed: drafts, .<name>.<number or folder>."""
+        """Remove the temporary files and folders of killed processes, .<name>.<process id> and .<name>.<suffix>."""
         for folder in (self.path, self.data):
             for ending in ("toml", "json", "jsonl", "safetensors"):
                 for draft in folder.glob(f".*.{ending}.*"):
@@ -88,9 +89,9 @@ class RunFolder:
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
-    """Yields a name to write under; on leaving, the file is flushed to disk and takes its place in one move.
+    """Yield a temporary path to write to; on exit, flush the file to disk and rename it to `path`.
 
-    Its mode is the one that the umask gives, even if the writer made a file of its own: safetensors writes 0600.
+    The file mode follows the umask, even if the writer replaces the temporary file: safetensors creates it as 0600.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -103,10 +104,10 @@ def atomically(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except (OSError, SafetensorError) as error:
-        # The safetensors library has no errno, only the system's words for it.
+        # Errors of the safetensors library have no errno, only the text of the system's message.
         full = getattr(error, "errno", None) in FULL or any(os.strerror(code) in str(error) for code in FULL)
         reason = "the disk is full" if full else str(error)
-        hint = "free some space; what was saved before is untouched" if full else "check the path and its permissions"
+        hint = "free some space; files saved earlier are intact" if full else "check the path and its permissions"
         raise MachineError(f"{path} cannot be written: {reason}", hint) from error
     finally:
         with suppress(OSError):
@@ -114,9 +115,9 @@ def atomically(path: Path) -> Iterator[Path]:
 
 
 def create(path: Path) -> int:
-    """Make an empty file, and return the mode that the system gives it.
+    """Create an empty file, and return its mode.
 
-    The umask itself can only be read by changing it, for all threads at once.
+    This reveals the umask, which can only be read directly by changing it, for all threads at once.
     """
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -136,58 +137,58 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
-    """Tensors by name as one safetensors file; `facts`, anything JSON can say, travel in its header."""
+    """Save tensors by name in one safetensors file. `facts`, any JSON object, is stored in its header."""
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with atomically(path) as draft:
         save_file(ready, draft, metadata={"clearformer": json.dumps(facts or {})})
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote; any other safetensors file gives its tensors and no facts."""
+    """The tensors and facts that `save_tensors` wrote. Other safetensors files have tensors and no facts."""
     with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return tensors, facts_in(file)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of `load_tensors`, from the header alone."""
+    """The facts of a file. Only the header is read."""
     with open_tensors(path) as file:
         return facts_in(file)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor by name, from the header alone."""
+    """The shape of every tensor by name. Only the header is read."""
     with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
-    """A safetensors file open for reading, memory-mapped: no tensor is in memory before it is asked for.
+    """Open a safetensors file for reading. It is memory-mapped: a tensor is loaded when it is accessed.
 
-    The library refuses a header whose sizes do not add up to the size of the file.
+    The library rejects a header whose sizes do not add up to the size of the file.
     """
     if not path.exists():
-        raise CheckpointError(f"{path} does not exist", "train first, or name another run folder")
+        raise CheckpointError(f"{path} does not exist", "train first, or give another run folder")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, ValueError, OSError, RecursionError) as error:
-        hint = "copy it again, or resume from another run"
+        hint = "copy the file again, or use another run"
         if first_bytes(path) in (b"PK", b"\x80\x02", b"\x80\x04"):
-            hint = "this looks like a pickled file, which is never opened; only safetensors are"
+            hint = "this looks like a pickled file; only safetensors files are supported"
         raise CheckpointError(f"{path} is truncated or not a safetensors file ({error})", hint) from None
 
 
 def facts_in(file: Any) -> dict[str, Any]:
     facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
     if not isinstance(facts, dict):
-        raise ValueError("the facts in its header are not a JSON object")
+        raise ValueError("the metadata in its header is not a JSON object")
     return facts
 
 
 def first_bytes(path: Path) -> bytes:
-    """Two of them; none if the file may not be read."""
+    """The first two bytes, or none if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(2)
@@ -198,31 +199,32 @@ def first_bytes(path: Path) -> bytes:
 def load_weights(
     model: nn.Module, weights: Mapping[str, Tensor], where: str, part: Collection[str] | None = None
 ) -> None:
-    """Fill the model, sliced or not, or a part of it by name; what does not fit is said by name.
+    """Load weights into the model, sharded or not, or into the tensors listed in `part`.
 
-    Tied weights are stored once.
+    Missing, unexpected and wrongly shaped tensors are errors. Tied weights are stored once.
     """
-    own = {name: tensor for name, tensor in model.state_dict().items() if part is None or name in part}
-    expected = set(unique_names(model)) & own.keys()
-    missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(own))
+    state = {name: tensor for name, tensor in model.state_dict().items() if part is None or name in part}
+    expected = set(unique_names(model)) & state.keys()
+    missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(state))
     if missing or extra:
-        problem = f"lacks `{missing[0]}`" if missing else f"has `{extra[0]}`, which the model does not"
+        problem = f"`{missing[0]}` is missing" if missing else f"the model has no tensor `{extra[0]}`"
         more = len(missing) + len(extra) - 1
         raise CheckpointError(
-            f"{where} does not fit the model: it {problem}" + (f" (and {more} more such tensors)" if more else ""),
-            "it belongs to another model or another version of the recipe",
+            f"{where} does not fit the model: {problem}" + (f" (and {count(more, 'similar problem')})" if more else ""),
+            "the file belongs to another model or to another version of the recipe",
         )
     for name, tensor in weights.items():
-        if own[name].shape != tensor.shape:
+        if state[name].shape != tensor.shape:
             raise CheckpointError(
-                f"{where} does not fit the model: `{name}` is {tuple(tensor.shape)}, not {tuple(own[name].shape)}",
-                "the sizes in recipe.toml, or the tokenizer, are those of another run",
+                f"{where} does not fit the model: `{name}` has the shape {tuple(tensor.shape)}, "
+                f"not {tuple(state[name].shape)}",
+                "recipe.toml or the tokenizer comes from another run; copy the whole run folder again",
             )
-    model.load_state_dict({name: like(tensor, own[name]) for name, tensor in weights.items()}, strict=False)
+    model.load_state_dict({name: like(tensor, state[name]) for name, tensor in weights.items()}, strict=False)
 
 
 def unique_names(model: nn.Module) -> list[str]:
-    """State-dict names with every shared tensor named once: the name under which it is saved."""
+    """State-dict names, with one name for each tied tensor: the name under which it is saved."""
     seen: dict[int, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         seen.setdefault(id(tensor), name)
@@ -230,13 +232,13 @@ def unique_names(model: nn.Module) -> list[str]:
 
 
 def weights_of(model: nn.Module, part: Collection[str] | None = None) -> dict[str, Tensor]:
-    """What is saved of a model, or of a part of it by name."""
+    """The tensors of a model to save, or only those listed in `part`."""
     state = model.state_dict()
     return {name: state[name] for name in unique_names(model) if part is None or name in part}
 
 
 def fingerprint(model: nn.Module) -> str:
-    """16 digits that change with any name, shape or bit of the weights."""
+    """16 hexadecimal digits that depend on every name, shape and bit of the weights."""
     digest = sha256()
     for name, tensor in sorted(weights_of(model).items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
@@ -245,12 +247,12 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor of which this rank may hold a slice. All ranks must ask for it together."""
+    """The full tensor, gathered from all ranks if it is sharded. All ranks must call this together."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor sliced over the ranks as `other` is; each rank cuts its slice from its own copy."""
+    """A full tensor sharded over the ranks like `other`; each rank takes its shard from its copy."""
     if not hasattr(other, "full_tensor"):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -260,7 +262,7 @@ def like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def versions() -> dict[str, str]:
-    """What a result must be read with: versions and the machine."""
+    """Versions and hardware, recorded with every result."""
     import platform
     from importlib.metadata import version
 

@@ -1,25 +1,29 @@
-"""The base of every configuration: frozen, typed, and strict about unknown keys.
+"""The base class of all configurations: frozen, typed, and strict about unknown keys.
 
-Each table of a recipe maps to one subclass, which lives in the file of the thing it configures.
-`parse` turns pydantic's report into one sentence that names the file, the table and the key.
+Each table of a recipe is validated by one subclass, defined next to the code that it configures. `parse` turns
+pydantic's report into one sentence with the file, the table and the key, and a hint.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticUndefined
 
 from clearformer.errors import ConfigError, suggest
 
 
 class Config(BaseModel):
-    """A frozen table of settings. Unknown keys are refused, so that a typo never silently does nothing."""
+    """A frozen table of settings. Unknown keys are errors, so that a typo is never silently ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any], where: str) -> Self:
-        """Validate `table`; `where` names it in an error ("recipes/copy.toml: [model]")."""
+    def parse(cls, table: Mapping[str, Any], where: str = "") -> Self:
+        """Validate `table`. `where` is its place in error messages, such as "recipes/copy.toml: [model]"."""
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
@@ -27,27 +31,122 @@ class Config(BaseModel):
 
     def changed(self, **fields: Any) -> Self:
         """A copy with some fields replaced, validated like the original."""
-        return self.parse({**self.model_dump(exclude_unset=True), **fields}, type(self).__name__)
+        return self.parse({**self.model_dump(exclude_unset=True), **fields})
+
+
+EXPECTED = {  # the beginning of pydantic's name for an error -> what the value is not
+    "int_": "a whole number",
+    "float_": "a number",
+    "bool_": "true or false",
+    "string_type": "a string",
+    "path_": "a path",
+    "list_": "a list",
+    "tuple_": "a list",
+    "dict_": "a table",
+    "mapping_": "a table",
+    "model_": "a table",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+}
+
+BOUNDS = {
+    "greater_than_equal": "too small: it must be at least {ge:.10g}",
+    "greater_than": "too small: it must be greater than {gt:.10g}",
+    "less_than_equal": "too large: it must be at most {le:.10g}",
+    "less_than": "too large: it must be less than {lt:.10g}",
+}
+
+
+class Place(NamedTuple):
+    """The place of a problem: its key, the tables that lead there, and the declarations of the key and its table."""
+
+    key: str
+    tables: tuple[str, ...]
+    field: FieldInfo | None
+    schema: type[BaseModel] | None
 
 
 def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tuple[str, str | None]:
-    """The first problem of a ValidationError as (sentence, hint)."""
+    """The message and the hint for the first problem of a ValidationError."""
     problem = error.errors(include_url=False)[0]
-    path = [str(part) for part in problem["loc"]]
-    fields = schema.model_fields
-    for part in path[:-1]:
-        inner = fields[part].annotation if part in fields else None
-        fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
-    if path[:-1]:
-        where = f"{where} {'.'.join(path[:-1])}" if where.endswith("]") else f"{where} [{'.'.join(path[:-1])}]"
-    key = path[-1] if path else ""
-    if problem["type"] == "extra_forbidden":
-        return f"{where} has no key `{key}`", suggest(key, fields) if fields else None
-    if problem["type"] == "missing":
-        return f"{where} needs the key `{key}`", None
+    kind, loc, value = problem["type"], problem["loc"], problem["input"]
+    is_name = bool(loc) and loc[-1] == "[key]"  # the name of a table, not a value
+    place = locate(loc[:-2] if is_name else loc, schema)
+    if place.tables:
+        inner = ".".join(place.tables)
+        where = f"{where[:-1]}.{inner}]" if where.endswith("]") else f"{where}: [{inner}]" if where else f"[{inner}]"
+    before = f"{where}: " if where else ""
     reason = problem["msg"].removeprefix("Value error, ")
-    hint = fields[key].description if key in fields else None
-    return (
-        f"{where} `{key}` = {problem['input']!r}: {reason[:1].lower()}{reason[1:]}" if key else f"{where}: {reason}",
-        hint,
-    )
+    if not place.key:
+        return f"{before}{reason}", None
+    if kind == "extra_forbidden":
+        known = place.schema.model_fields if place.schema and place.key == loc[-1] else {}
+        return f"{before}unknown key `{loc[-1]}`", suggest(place.key, known) if known else None
+    hint = describe(place)
+    if is_name:
+        return f"{before}{value!r} is not a valid name in [{place.key}]", hint
+    if kind == "missing" and isinstance(loc[-1], str):
+        return f"{before}missing key `{place.key}`", hint
+    if kind == "value_error" and isinstance(value, Mapping):
+        return f"{before}{place.key}: {reason}", None
+    setting = f"{where} {place.key}" if where.endswith("]") else f"{before}{place.key}"
+    index = "".join(f"[{part}]" for part in loc if isinstance(part, int) and kind != "missing")
+    if kind == "literal_error" and isinstance(value, str):
+        close = suggest(value, re.findall("'(.*?)'", problem["ctx"]["expected"]))
+        hint = close if close.startswith("did you mean") else hint
+    return f"{setting}{index} = {as_toml(value)}{failure(problem)}", hint
+
+
+def locate(loc: Sequence[str | int], schema: type[BaseModel]) -> Place:
+    """Follow pydantic's path to a problem, without its tags for the members of a union."""
+    place, inner = Place("", (), None, None), schema
+    for part in loc:
+        if isinstance(part, int):
+            return place
+        tables = (*place.tables, place.key) if place.key else ()
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            field = inner.model_fields.get(part)
+            place, inner = Place(part, tables, field, inner), table_in(field.annotation if field else None)
+        elif get_origin(inner) is dict:
+            place, inner = Place(part, tables, place.field, None), table_in(get_args(inner)[1])
+    return place
+
+
+def table_in(annotation: Any) -> Any:
+    """The configuration, or the dictionary of configurations, that a field of this type holds, or None."""
+    for kind in (annotation, *get_args(annotation)):
+        if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return kind
+    return None
+
+
+def failure(problem: ErrorDetails) -> str:
+    """The end of a sentence that begins with a setting and its value."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind in BOUNDS:
+        return f" is {BOUNDS[kind].format(**context)}"
+    for start, expected in EXPECTED.items():
+        if kind.startswith(start):
+            return f" is not {expected.format(**context)}"
+    if kind in ("missing", "too_short", "too_long"):
+        return f" has too {'many' if kind == 'too_long' else 'few'} values"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f": {reason[:1].lower()}{reason[1:]}"
+
+
+def describe(place: Place) -> str | None:
+    """The description of a key, with its default as an example."""
+    if place.field is None:
+        return None
+    default = place.field.get_default()
+    is_example = default not in (None, PydanticUndefined, (), "") and not isinstance(default, BaseModel)
+    example = f"for example {place.key} = {as_toml(default)}" if is_example else ""
+    if place.field.description is None:
+        return example or None
+    return f"{place.field.description} ({example})" if example else place.field.description
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value)

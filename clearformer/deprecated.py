@@ -1,4 +1,4 @@
-"""Names that are gone in the next version. Each warns, and says the new call."""
+"""Functions that will be removed in the next version. Each warns, with the call that replaces it."""
 
 import warnings
 from pathlib import Path
@@ -33,5 +33,5 @@ def evaluate_speech(model: Name, recordings: Name, *, device: str = "auto") -> d
 
 
 def warn(name: str, keyword: str) -> None:
-    message = f"clearformer.{name} is deprecated: write clearformer.evaluate(model, {keyword}=…)"
+    message = f"clearformer.{name} is deprecated: use clearformer.evaluate(model, {keyword}=…)"
     warnings.warn(message, DeprecationWarning, stacklevel=3)

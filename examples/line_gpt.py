@@ -1,4 +1,4 @@
-"""The small GPT of the experiments here: it reads letters, and every line of its text is a document of its own."""
+"""The small GPT of the experiments in this folder: its tokens are characters, and every line is a document."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import clearformer
 
 
 def train(text: Path, run: Path, length: int, layers: int, width: int, tokens: int, steps: int):
-    """Trained from nothing and ready to write; `length` letters of a line at most, `tokens` of them a step."""
+    """Train from scratch and return the model; `length` is the maximum of a line, and `tokens` the number per step."""
     settings = {
         "data.train.documents": "line",
         "data.held_out": 0.01,

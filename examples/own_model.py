@@ -1,18 +1,18 @@
-"""A model of your own, registered from outside the package. It trains and translates like those that ship:
+"""A custom model, registered from outside the package. It trains and translates like the models in the package:
 
     cd examples
     clearformer --plugin own_model train --pairs pairs.tsv --model two-bags --out runs/bags
     clearformer --plugin own_model translate --model runs/bags "the dog sees a tree."
 
-The model is two bags of words: it forgets the order of the source, and remembers of its own words which it has said
-and which came last.
+The model is two bags of words: it ignores the order of the source and of the target words so far, except for the last
+one.
 
-    s   = mean over the source of E[x]                     the bag to translate
-    c_t = mean of E[y_1] … E[y_t]                          the bag of what was said
+    s   = mean over the source of E[x]                     the bag of source words
+    c_t = mean of E[y_1] … E[y_t]                          the bag of target words so far
     h_t = W₂ gelu(W₁ [s; c_t; E[y_t]])                     then logits = U h_t
 
-What the toolkit asks of a translation model is all here: a configuration, `hidden` and `head` to train it, `start` and
-`step` to decode with it one word at a time, and a state that a beam search can rearrange.
+This is the complete interface of a translation model: a configuration, `hidden` and `head` for training, `start` and
+`step` for decoding one token at a time, and a state that beam search can reorder.
 """
 
 from dataclasses import dataclass
@@ -32,27 +32,27 @@ class TwoBagsConfig(Config):
 
     kind: Literal["two-bags"] = "two-bags"
     preset: str | None = None
-    source_vocab: int = Field(1000, gt=0, description="entries; taken from the tokenizer when training")
-    target_vocab: int = Field(1000, gt=0, description="entries; taken from the tokenizer when training")
-    max_length: int = Field(512, gt=0, description="tokens a side; longer texts are cut")
+    source_vocab: int = Field(1000, gt=0, description="number of vocabulary entries; set from the tokenizer")
+    target_vocab: int = Field(1000, gt=0, description="number of vocabulary entries; set from the tokenizer")
+    max_length: int = Field(512, gt=0, description="maximum number of tokens per side; longer texts are truncated")
     d_model: int = Field(128, gt=0)
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 @dataclass
-class Said:
-    """The decoding of B sentences with W branches each: source bags, and the sums of what each branch has said."""
+class BagState:
+    """Decoding state of B sentences with W hypotheses each: the source bags, and the sums over each hypothesis."""
 
     source: Tensor  # (B, 1, D)
     total: Tensor  # (B, W, D)
     n: int = 0
 
     def reorder(self, parents: Tensor) -> None:
-        """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
+        """Hypothesis w of sentence b continues hypothesis parents[b, w]; parents (B, W)."""
         self.total = self.total.gather(1, parents[:, :, None].expand(-1, -1, self.total.size(2)))
 
     def keep(self, rows: Tensor) -> None:
-        """Only these sentences stay; rows (B',) indices."""
+        """Keep only these sentences; rows (B',) indices."""
         self.source, self.total = self.source[rows], self.total[rows]
 
 
@@ -74,33 +74,33 @@ class TwoBags(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: Batch) -> Tensor:
-        said = self.target_embedding(batch.target)  # (B, T, D)
-        counts = torch.arange(1, said.size(1) + 1, device=said.device)[:, None]
-        return self.mix(self.bag(batch.source, batch.source_mask), said.cumsum(1) / counts, said)
+        target = self.target_embedding(batch.target)  # (B, T, D)
+        counts = torch.arange(1, target.size(1) + 1, device=target.device)[:, None]
+        return self.mix(self.bag(batch.source, batch.source_mask), target.cumsum(1) / counts, target)
 
     def head(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.unembedding(hidden)
         return logits
 
-    def start(self, source: Tensor, source_mask: Tensor | None) -> Said:
+    def start(self, source: Tensor, source_mask: Tensor | None) -> BagState:
         bag = self.bag(source, source_mask)
-        return Said(bag, torch.zeros_like(bag))
+        return BagState(bag, torch.zeros_like(bag))
 
-    def step(self, tokens: Tensor, state: Said) -> tuple[Tensor, Said]:
-        """One word on each of W branches of B sentences: tokens (B, W) -> logits (B, W, V)."""
+    def step(self, tokens: Tensor, state: BagState) -> tuple[Tensor, BagState]:
+        """One token for each of W hypotheses of B sentences: tokens (B, W) -> logits (B, W, V)."""
         last = self.target_embedding(tokens)  # (B, W, D)
         state.total, state.n = state.total + last, state.n + 1
         return self.head(self.mix(state.source, state.total / state.n, last)), state
 
     def bag(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """source (B, S), source_mask (B, S) True at words, None if there is no padding -> (B, 1, D)."""
+        """source (B, S), source_mask (B, S) True at tokens, None without padding -> (B, 1, D)."""
         mask = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
         total = (self.source_embedding(source) * mask[:, :, None]).sum(1, keepdim=True)
         return total / mask.sum(1)[:, None, None]
 
-    def mix(self, source: Tensor, said: Tensor, last: Tensor) -> Tensor:
-        """source (B, 1, D), said and last (B, T, D) -> (B, T, D)."""
-        hidden: Tensor = self.mlp(torch.cat([source.expand_as(said), said, last], dim=2))
+    def mix(self, source: Tensor, written: Tensor, last: Tensor) -> Tensor:
+        """source (B, 1, D), written and last (B, T, D) -> (B, T, D)."""
+        hidden: Tensor = self.mlp(torch.cat([source.expand_as(written), written, last], dim=2))
         return hidden
 
 

@@ -1,4 +1,4 @@
-"""A task of your own, registered from outside the package: classify the rows of a table.
+"""A custom task, registered from outside the package: classify the rows of a table.
 
     cd examples
     clearformer --plugin own_task train    --table iris.csv --out runs/iris
@@ -6,9 +6,10 @@
     clearformer --plugin own_task classify --model runs/iris "5.1,3.5,1.4,0.2"
     clearformer --plugin own_task compare  compare-tables.toml
 
-A table is a CSV file: numbers, and the class in the last column. Everything that the toolkit must know of this kind of
-data is in this file: the flag, the table [data] of a recipe, the model, the objective, zero configuration, the batches,
-the metrics, and the handle that `load` gives. Checkpoints, resuming, ranks, early stopping and reports come along.
+A table is a CSV file with numbers, and the class in the last column. This file defines everything about this kind of
+data: the flag, the table [data] of a recipe, the model, the objective, zero configuration, the batches, the metrics,
+and the handle that `load` returns. Checkpoints, resuming, distributed training, early stopping and reports need no
+code here.
 """
 
 import csv
@@ -33,7 +34,7 @@ from clearformer.data.labels import number_classes
 from clearformer.data.sources import require_file
 from clearformer.data.split import place
 from clearformer.errors import DataError
-from clearformer.evaluation.labels import score_classes
+from clearformer.evaluation.labels import class_metrics
 from clearformer.handles.handle import Handle
 from clearformer.metric import ACCURACY, LOSS, Metric
 from clearformer.objectives.cross_entropy import Loss
@@ -42,6 +43,7 @@ from clearformer.tasks import Flag, Given
 from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of
 from clearformer.training.journal import console
 from clearformer.training.loop import rounds
+from clearformer.wording import count
 
 # --- data: files to rows, rows to batches
 
@@ -54,7 +56,7 @@ class Row(NamedTuple):
 class TableSource(Config):
     """[data.train], [data.valid], [data.test]"""
 
-    path: Path = Field(description="a CSV file, the class in its last column")
+    path: Path = Field(description="CSV file of numbers, with the class in the last column")
 
     def read(self) -> Generator[Row]:
         require_file(self.path)
@@ -63,9 +65,9 @@ class TableSource(Config):
                 try:
                     yield Row(tuple(map(float, cells[:-1])), cells[-1].strip())
                 except ValueError:
-                    if line > 1:  # else it is a header
+                    if line > 1:  # the first line may be a header
                         raise DataError(
-                            f"{self.path}:{line}: not a number", "every column but the last needs one"
+                            f"{self.path}:{line}: a value is not a number", "only the last column may be text"
                         ) from None
 
 
@@ -77,9 +79,9 @@ class TableCorpora(Corpora):
     test: TableSource | None = None
 
     def read(self, split: str) -> list[Row]:
-        """The rows of a split: of its own file, or held out of the training file."""
-        if split != "train" and (own := self.source(split)) is not None:
-            return list(own.read())
+        """The rows of a split, from its file or held out from the training file."""
+        if split != "train" and (source := self.source(split)) is not None:
+            return list(source.read())
         start, end = self.edges(split)
         return [row for row in self.source("train").read() if start <= place(str(row.numbers)) < end]
 
@@ -97,7 +99,7 @@ class RowBatch(Tensors):
 
 
 class RowBatches:
-    """Rows in an order that is a function of (seed, epoch), `n_rows` at a time."""
+    """Batches of `n_rows` rows, in an order that is a function of (seed, epoch)."""
 
     is_drawn = False
 
@@ -124,13 +126,13 @@ class PerceptronConfig(Config):
 
     kind: Literal["perceptron"] = "perceptron"
     preset: str | None = None
-    n_features: int = Field(1, gt=0, description="columns; taken from the data when training")
-    n_classes: int = Field(2, gt=0, description="taken from the data when training")
+    n_features: int = Field(1, gt=0, description="number of columns; set from the data in training")
+    n_classes: int = Field(2, gt=0, description="number of classes; set from the data in training")
     d_hidden: int = Field(32, gt=0)
 
 
 class Perceptron(nn.Module):
-    """scores = W₂ relu(W₁ norm(x)), the columns brought to one scale by a batch norm first."""
+    """logits = W₂ relu(W₁ norm(x)), where a batch norm brings the columns to the same scale."""
 
     Config = PerceptronConfig
     task = "table"
@@ -142,8 +144,8 @@ class Perceptron(nn.Module):
         self.up, self.down = nn.Linear(config.n_features, config.d_hidden), nn.Linear(config.d_hidden, config.n_classes)
 
     def forward(self, batch: RowBatch) -> Tensor:
-        scores: Tensor = self.down(F.relu(self.up(self.norm(batch.numbers))))
-        return scores
+        logits: Tensor = self.down(F.relu(self.up(self.norm(batch.numbers))))
+        return logits
 
 
 class RowClassConfig(Config):
@@ -164,11 +166,11 @@ class RowClass:
         return Loss(F.cross_entropy(model(batch), batch.classes, reduction="sum"), batch.n_tokens)
 
 
-# --- in use
+# --- inference
 
 
 class TableClassifier(Handle):
-    """What `load` gives."""
+    """The result of `load`."""
 
     kind = "a classifier of table rows"
     verbs = ("classify", "evaluate")
@@ -179,18 +181,18 @@ class TableClassifier(Handle):
         self.classes = list(classes)
 
     @torch.no_grad()
-    def scores(self, rows: Sequence[Sequence[float]]) -> Tensor:
-        """(N, C) on the CPU, before any softmax."""
+    def logits(self, rows: Sequence[Sequence[float]]) -> Tensor:
+        """Logits (N, C) on the CPU."""
         numbers = torch.tensor(rows, dtype=torch.float32, device=self.device)
-        scores: Tensor = self.model(RowBatch(numbers, torch.zeros(len(rows), dtype=torch.long)))
-        return scores.float().cpu()
+        logits: Tensor = self.model(RowBatch(numbers, torch.zeros(len(rows), dtype=torch.long)))
+        return logits.float().cpu()
 
     def predict(
         self, inputs: Sequence[str], pairs: None = None, top: int = 1, errors: Any = None
     ) -> list[dict[str, Any]]:
-        """What the verb `classify` prints: rows as text, "5.1,3.5,1.4,0.2"."""
-        odds = self.scores([[float(cell) for cell in text.split(",")] for text in inputs]).softmax(-1)
-        ranked = [sorted(zip(row, self.classes), reverse=True) for row in odds.tolist()]
+        """The output of the command `classify`; the inputs are rows as text, "5.1,3.5,1.4,0.2"."""
+        probabilities = self.logits([[float(cell) for cell in text.split(",")] for text in inputs]).softmax(-1)
+        ranked = [sorted(zip(row, self.classes), reverse=True) for row in probabilities.tolist()]
         named = [[{"label": label, "probability": p} for p, label in row] for row in ranked]
         return [{"text": text, **row[0], "top": row[:top]} for text, row in zip(inputs, named)]
 
@@ -199,7 +201,9 @@ class TableClassifier(Handle):
 
 
 class TableTask(Task):
-    flag = Flag("table", "FILE", "A CSV file: numbers, and the class last.", task="table", makes="a row classifier")
+    flag = Flag(
+        "table", "FILE", "A CSV file of numbers; the last column is the class.", task="table", makes="a row classifier"
+    )
     data = TableCorpora
     objective = RowClass
     unit = "rows"
@@ -212,7 +216,7 @@ class TableTask(Task):
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
-        """Zero configuration: 60 passes over the data, and more hidden units for more rows."""
+        """Zero configuration: 60 epochs, and more hidden units for more rows."""
         table: dict[str, Any] = {"data": request.data, "objective": {"kind": "table"}, "model": {"kind": "perceptron"}}
         n = len(request.recipe(table).data.read("train"))
         steps = max(100, 60 * n // 32)
@@ -220,7 +224,7 @@ class TableTask(Task):
         table["optim"] = {"kind": "adamw", "lr": 3e-3}
         table["schedule"] = {"kind": "cosine", "warmup": request.steps(steps) // 10}
         table["train"] = {"tokens": 32, "steps": steps, **rounds(steps, 20), "patience": 5, "ema": 0.0}
-        console.print(f"{n:,} rows: a perceptron, {request.steps(steps):,} steps of 32 rows")
+        console.print(f"{count(n, 'row')}: a perceptron, {count(request.steps(steps), 'step')} of 32 rows")
         return Plan(request.recipe(table))
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
@@ -237,10 +241,10 @@ class TableTask(Task):
 
     def store(self) -> None:
         has_test = self.recipe.data.test is not None or self.recipe.data.held_out_test > 0
-        for split in ("test", "valid", "train") if has_test else ("valid", "train"):  # train comes last
+        for split in ("test", "valid", "train") if has_test else ("valid", "train"):  # the training data is stored last
             rows = self.rows if split == "train" else self.recipe.data.read(split)
             if not rows:
-                raise DataError(f"there is no row for {split}", f"give more, or a file for [data] {split}")
+                raise DataError(f"the {split} split has no rows", f"add rows, or set data.{split} to a file")
             classes = torch.from_numpy(number_classes([row.label for row in rows], self.classes or [], split))
             save_tensors(self.path(split), {"numbers": torch.tensor([row.numbers for row in rows]), "classes": classes})
 
@@ -249,12 +253,12 @@ class TableTask(Task):
         return RowBatches(tensors["numbers"], tensors["classes"], self.recipe.train.tokens, self.recipe.train.seed)
 
     def describe(self) -> str:
-        return f"{len(self.split('train').classes):,} training rows of {self.n_features} numbers"
+        return f"{count(len(self.split('train').classes), 'training row')} of {count(self.n_features, 'number')}"
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         rows = self.split(split)
         batch = RowBatch(rows.numbers, rows.classes).to(device_of(model))
-        scores = score_classes(model(batch).float().cpu(), rows.classes)
+        scores = class_metrics(model(batch).float().cpu(), rows.classes)
         return scores | {"rows": scores.pop("examples")}
 
     @classmethod
@@ -265,8 +269,8 @@ class TableTask(Task):
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
         rows = list(TableSource(path=Path(given.files)).read())
         handle = cls.handle(model)
-        answers = number_classes([row.label for row in rows], handle.classes, str(given.files))
-        scores = score_classes(handle.scores([row.numbers for row in rows]), torch.from_numpy(answers))
+        targets = number_classes([row.label for row in rows], handle.classes, str(given.files))
+        scores = class_metrics(handle.logits([row.numbers for row in rows]), torch.from_numpy(targets))
         return scores | {"rows": scores.pop("examples")}
 
 

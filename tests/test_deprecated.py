@@ -20,7 +20,7 @@ def test_an_old_name_says_the_new_call_and_makes_it(monkeypatch: pytest.MonkeyPa
         return {"model": model, "device": device} | {key: value for key, value in data.items() if value is not None}
 
     monkeypatch.setattr(deprecated, "evaluate", evaluate)
-    with pytest.warns(DeprecationWarning, match=rf"write clearformer\.evaluate\(model, {keyword}=…\)") as caught:
+    with pytest.warns(DeprecationWarning, match=rf"use clearformer\.evaluate\(model, {keyword}=…\)") as caught:
         assert getattr(clearformer, name)("run", "data", device="cpu") == {
             "model": "run",
             "device": "cpu",

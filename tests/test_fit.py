@@ -7,7 +7,7 @@ import torch
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
-from clearformer.data.sources import evenly
+from clearformer.data.sources import evenly_spaced
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.loading import folder as loading_read
 from clearformer.recipe import Recipe
@@ -50,7 +50,7 @@ def done(pairs, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     """They take longer than the training; `done`, which is made before this, has drawn one."""
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
@@ -62,13 +62,15 @@ def test_leaves_everything_behind(done):
 
 
 def test_a_training_is_not_overwritten(done, pairs):
-    with pytest.raises(CheckpointError, match="holds a training already\nhint: add --resume"):
+    with pytest.raises(
+        CheckpointError, match="already contains a run\nhint: resume it with `clearformer train --resume"
+    ):
         fit.train(recipe(pairs), done, device="cpu")
 
 
 def test_finetuning_into_its_own_model_is_refused(done, pairs, tmp_path):
     (tmp_path / "model").symlink_to(done)
-    with pytest.raises(CheckpointError, match="holds a training already"):
+    with pytest.raises(CheckpointError, match="already contains a run"):
         fit.train(recipe(pairs, tmp_path / "model"), done, device="cpu")
 
 
@@ -133,7 +135,7 @@ def test_another_corpus_is_not_mistaken_for_the_one_prepared_before(pairs, tmp_p
     other.write_text("".join(f"z{i}z\tzz{i}\n" for i in range(59)))
     fit.train(recipe(pairs), out, device="cpu")
     (out / "last.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="holds a training already"):  # its model is worth keeping
+    with pytest.raises(CheckpointError, match="already contains a run"):  # its model is worth keeping
         fit.train(recipe(other), out, device="cpu")
     (out / "model.safetensors").unlink()
     fit.train(recipe(other), out, device="cpu")
@@ -215,7 +217,7 @@ def test_weights_of_a_base_are_read_once(done, pairs, tmp_path, monkeypatch):
 
 
 def test_two_trainings_cannot_share_a_folder(pairs, tmp_path):
-    with RunFolder(tmp_path).lock(), pytest.raises(CheckpointError, match="another process is training into"):
+    with RunFolder(tmp_path).lock(), pytest.raises(CheckpointError, match="another process is training in"):
         fit.train(recipe(pairs), tmp_path, device="cpu")
 
 
@@ -223,7 +225,7 @@ def test_two_trainings_cannot_share_a_folder(pairs, tmp_path):
 def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("precious")
-    with pytest.raises(CheckpointError, match=r"is not a run folder and holds `(data|tokenizer.json)` already"):
+    with pytest.raises(CheckpointError, match=r"is not a run folder, but contains `(data|tokenizer.json)`"):
         fit.train(recipe(pairs), tmp_path, device="cpu")
     assert (tmp_path / name).read_text() == "precious"
 
@@ -232,4 +234,4 @@ def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
     ("n", "asked", "expected"), [(11, 5, [0, 2, 4, 6, 8]), (7, 6, [0, 1, 2, 3, 4, 5]), (3, 7, [0, 1, 2])]
 )
 def test_validation_is_spread_over_the_whole_set(n, asked, expected):
-    assert evenly(list(range(n)), asked) == expected
+    assert evenly_spaced(list(range(n)), asked) == expected

@@ -60,7 +60,7 @@ def test_a_thing_of_the_users_joins_and_is_returned() -> None:
     ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of: model, objective, ")]
 )
 def test_a_kind_that_nobody_asks_for_is_refused(kind: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=f"`{kind}` is no kind") as caught:
+    with pytest.raises(ConfigError, match=f"cannot register a `{kind}`: unknown kind") as caught:
         registry.register(kind, "mine", object())
     assert str(caught.value.hint).startswith(hint)
 

@@ -1,10 +1,10 @@
-"""Batch norm, and units that saturate: eight layers of convolutions with relu, tanh or sigmoid, with and without norms.
+"""Batch norm and saturating activations: eight convolutions with relu, tanh or sigmoid, with and without batch norm.
 
-    σ'(a) ≤ ¼,  tanh'(a) ≤ 1,  relu'(a) = 1 where a > 0        what a gradient is multiplied by, layer after layer
+    σ'(a) ≤ ¼,  tanh'(a) ≤ 1,  relu'(a) = 1 where a > 0        factor of the gradient at each layer
     norm(a) = γ (a − μ) / √(σ² + ε) + β                       keeps a where the slope is not 0   Ioffe & Szegedy 2015
 
-Every matrix begins as its unit wants it (He et al. 2015). The pictures are gratings, sin(k·(x cos θ + y sin θ) + φ) in
-noise, and the class is which of eight ways θ they run.
+Weights are initialised for their activation (He et al. 2015). The images are noisy gratings, sin(k·(x cos θ + y sin θ)
++ φ), and the class is the direction θ, one of eight.
 """
 
 import math
@@ -20,13 +20,13 @@ from clearformer.training.optim import OptimConfig
 
 N, CLASSES, WIDTH, DEPTH = 9, 8, 12, 8
 ROWS, STEPS, RATE = 64, 200, 0.1
-LAST = 10  # steps whose mean is where a loss ends: one alone is noisy
+LAST = 10  # steps to average for the final loss, since a single step is noisy
 Unit = Literal["relu", "tanh", "sigmoid"]
 UNITS: dict[Unit, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
 
 def train(seed: int = 0) -> dict[str, Any]:
-    """The numbers that `clearformer plot batch-norm` draws."""
+    """The data of `clearformer plot batch-norm`."""
     runs = {}
     for unit in UNITS:
         for has_norm in (False, True):
@@ -35,7 +35,7 @@ def train(seed: int = 0) -> dict[str, Any]:
             runs[name] = learn(build(unit, has_norm), torch.Generator().manual_seed(seed))
     bare, normed = (fmean(runs[name]["loss"][-LAST:]) for name in ("sigmoid", "sigmoid with batch norm"))
     return {
-        "title": f"Sigmoids {DEPTH} deep end at a loss of {bare:.2f} without batch norm, and of {normed:.2f} with it",
+        "title": f"Sigmoid network of depth {DEPTH}: loss {bare:.2f} without batch norm, {normed:.2f} with it",
         "seed": seed,
         "chance": math.log(CLASSES),
         "runs": runs,
@@ -43,7 +43,7 @@ def train(seed: int = 0) -> dict[str, Any]:
 
 
 def build(unit: Unit, has_norm: bool) -> nn.Sequential:
-    """(B, 1, N, N) -> (B, CLASSES), by DEPTH convolutions and a mean over all places."""
+    """(B, 1, N, N) -> (B, CLASSES): DEPTH convolutions, global average pooling and a linear head."""
     layers: list[nn.Module] = []
     for depth in range(DEPTH):
         conv = nn.Conv2d(WIDTH if depth else 1, WIDTH, 3, padding=1)
@@ -53,12 +53,12 @@ def build(unit: Unit, has_norm: bool) -> nn.Sequential:
 
 
 def learn(model: nn.Sequential, generator: torch.Generator) -> dict[str, list[float]]:
-    """The loss at each step, and the norm of the first gradient at each convolution."""
+    """The loss at each step, and the gradient norm of each convolution at the first step."""
     optimizer = OptimConfig(kind="momentum", lr=RATE, weight_decay=0.0).build(model)
     losses, slopes = [], []
     for step in range(STEPS):
-        pictures, classes = gratings(ROWS, generator)
-        loss = F.cross_entropy(model(pictures), classes)
+        images, classes = gratings(ROWS, generator)
+        loss = F.cross_entropy(model(images), classes)
         optimizer.zero_grad()
         loss.backward()
         if not step:
@@ -75,7 +75,7 @@ def slope(layer: nn.Conv2d) -> float:
 
 
 def gratings(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Pictures (n, 1, N, N), and which way they run (n,)."""
+    """Images (n, 1, N, N) and the classes of their directions (n,)."""
     classes = torch.randint(CLASSES, (n,), generator=generator)
     theta = (classes * math.pi / CLASSES)[:, None, None]
     pitch, phase = torch.rand(2, n, 1, 1, generator=generator)

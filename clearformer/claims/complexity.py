@@ -1,10 +1,10 @@
-"""What a longer text costs: every word looks at every other, or each takes one step after the last.
+"""The cost of a longer text for attention and for an LSTM.
 
-    attention     4 T D² + 2 T² D multiplications      all words at once, quadratic once T is beyond 2 D
-    LSTM          8 T D²                               linear, but no step can begin before the last has ended
+    attention     4 T D² + 2 T² D multiply-adds        all positions at once; quadratic for T well above 2 D
+    LSTM          8 T D²                               linear, but every step has to wait for the previous one
 
-Seconds are measured here and now, on one thread, the least of several runs; multiplications are counted as they are
-made. The exponent p of cost ∝ T^p is the slope of log cost over log T, at lengths from LONG on.
+Seconds are measured on this machine, on one thread, as the minimum of several runs. Multiply-adds are counted during a
+forward pass. The exponent p of cost ∝ T^p is the slope of log cost over log T, fitted to lengths from LONG on.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ ROUNDS = 4
 
 
 def measure(seed: int = 0) -> dict[str, Any]:
-    """The numbers that `clearformer plot complexity` draws."""
+    """The data of `clearformer plot complexity`."""
     torch.manual_seed(seed)
     layers: dict[str, nn.Module] = {
         "attention, fused": MultiHeadAttention(D, H, core=FusedCore()),
@@ -35,16 +35,16 @@ def measure(seed: int = 0) -> dict[str, Any]:
     }
     counted = {"attention": layers["attention, as the equation"], "LSTM": Unrolled("lstm", D, D)}
     with torch.no_grad():
-        # Round after round, so that a busy minute of the machine does not fall on one layer alone.
+        # In rounds, so that a busy moment of the machine does not affect only one layer.
         rounds = [
             {name: [seconds_of(layer, T) for T in LENGTHS] for name, layer in layers.items()} for _ in range(ROUNDS)
         ]
-        seconds = {name: fitted([min(times) for times in zip(*(one[name] for one in rounds))]) for name in layers}
-        products = {name: fitted([products_of(layer, T) for T in LENGTHS]) for name, layer in counted.items()}
+        seconds = {name: fitted([min(times) for times in zip(*(times[name] for times in rounds))]) for name in layers}
+        multiply_adds = {name: fitted([multiply_adds_of(layer, T) for T in LENGTHS]) for name, layer in counted.items()}
     title = (
-        f"Measured, attention costs T to the {seconds['attention, fused']['exponent']:.2f}, "
-        f"an LSTM T to the {seconds['LSTM, fused']['exponent']:.2f}; "
-        f"counted, {products['attention']['exponent']:.2f} and {products['LSTM']['exponent']:.2f}"
+        f"Time grows as T^{seconds['attention, fused']['exponent']:.2f} for attention and "
+        f"T^{seconds['LSTM, fused']['exponent']:.2f} for an LSTM; multiply-adds as "
+        f"T^{multiply_adds['attention']['exponent']:.2f} and T^{multiply_adds['LSTM']['exponent']:.2f}"
     )
     return {
         "title": title,
@@ -53,7 +53,8 @@ def measure(seed: int = 0) -> dict[str, Any]:
         "lengths": list(LENGTHS),
         "fitted_from": LONG,
         "seconds": seconds,
-        "multiplications": products,
+        "multiply_adds": multiply_adds,
+        "multiplications": multiply_adds,  # the name in 0.1, kept for one version
     }
 
 
@@ -62,10 +63,10 @@ def seconds_of(layer: nn.Module, T: int) -> float:
     return min(run.blocked_autorange(min_run_time=0.05).times)
 
 
-def products_of(layer: nn.Module, T: int) -> float:
+def multiply_adds_of(layer: nn.Module, T: int) -> float:
     with FlopCounterMode(display=False) as counter:
         layer(torch.randn(1, T, D))
-    return counter.get_total_flops() // 2  # an addition goes with each
+    return counter.get_total_flops() // 2  # a multiply-add is two operations
 
 
 def fitted(costs: list[float]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Vanishing and exploding gradients, measured.
 
-For each reader, as torch begins it and from orthogonal matrices, before and after learning to read the bundled corpus
-letter by letter: the norm of ∂h_t/∂h_k against t − k (`jacobians.py`), the geometric mean over a few texts. Then an RNN
-that begins with 2 times a rotation, so that gradients explode, with and without clipping:
+For each network, with torch's default and with orthogonal initialisation, before and after training as a character
+language model on the bundled corpus: the norm of ∂h_t/∂h_k against t − k (`jacobians.py`), as the geometric mean over
+a few texts. Then an RNN that starts at 2 times a rotation, so that its gradients explode, with and without clipping:
 
     g ← g · min(1, clip / |g|)                                                       Pascanu et al. 2013
 """
@@ -18,11 +18,11 @@ from clearformer.bundled.corpus import generate
 from clearformer.claims.readers import Attentive, Reader, Recurrent
 from clearformer.training.optim import OptimConfig
 
-T, ROWS = 128, 16  # letters of a text, texts of a step
-LOOKS = 4  # texts over which norms are averaged
+T, ROWS = 128, 16  # characters per text, texts per step
+SAMPLES = 4  # texts over which norms are averaged
 STEPS, CLIP = 200, 1.0
-GAIN = 2.0  # of the RNN that explodes
-MARKS = (10, 50, 100)  # distances that are told as numbers
+GAIN = 2.0  # of the RNN whose gradients explode
+MARKS = (10, 50, 100)  # distances whose norms are also listed separately
 READERS: dict[str, Callable[[int], Reader]] = {
     "RNN": lambda n: Recurrent(n, "rnn"),
     "GRU": lambda n: Recurrent(n, "gru"),
@@ -34,11 +34,11 @@ STARTS = ("default", "orthogonal")
 
 
 def watch(seed: int = 0) -> dict[str, Any]:
-    """The numbers that `clearformer plot gradients` draws."""
+    """The data of `clearformer plot gradients`."""
     text = " ".join(pair.english for pair in generate(2000, seed))
     letters = sorted(set(text))
     stream = torch.tensor([letters.index(letter) for letter in text])
-    looks = texts(stream, LOOKS, torch.Generator().manual_seed(seed + 1))[:, :-1]
+    samples = texts(stream, SAMPLES, torch.Generator().manual_seed(seed + 1))[:, :-1]
     norms: dict[str, Any] = {start: {"untrained": {}, "trained": {}} for start in STARTS}
     losses: dict[str, Any] = {start: {} for start in STARTS}
     for start in STARTS:
@@ -47,9 +47,9 @@ def watch(seed: int = 0) -> dict[str, Any]:
             reader = build(len(letters))
             if start == "orthogonal":
                 reader.orthogonal()
-            norms[start]["untrained"] |= reach(name, reader, looks)
+            norms[start]["untrained"] |= norms_by_distance(name, reader, samples)
             losses[start][name] = train(reader, stream, OptimConfig(lr=5e-3), CLIP, seed)["loss"][-1]
-            norms[start]["trained"] |= reach(name, reader, looks)
+            norms[start]["trained"] |= norms_by_distance(name, reader, samples)
     return {
         "title": title(norms["default"]["untrained"]),
         "seed": seed,
@@ -68,32 +68,33 @@ def watch(seed: int = 0) -> dict[str, Any]:
 
 def title(norms: dict[str, list[float]]) -> str:
     d = MARKS[-1]
-    found = ", ".join(
+    recurrent = ", ".join(
         f"{norms[name][d]:.0e} in {article} {name}" for article, name in (("an", "RNN"), ("a", "GRU"), ("an", "LSTM"))
     )
-    return f"Before training, a gradient {d} letters back is {found}, and {norms['attention'][d]:.0e} through attention"
+    return f"Gradient norm {d} letters back, before training: {recurrent}, {norms['attention'][d]:.0e} with attention"
 
 
-def reach(name: str, reader: Reader, looks: Tensor) -> dict[str, list[float]]:
-    """Norms by distance; of an RNN also those without its tanh."""
+def norms_by_distance(name: str, reader: Reader, samples: Tensor) -> dict[str, list[float]]:
+    """Gradient norms by distance; for an RNN, also without its tanh."""
     with torch.no_grad():
-        found = {name: reader.norms(looks)}
+        lines = {name: reader.norms(samples)}
         if name == "RNN" and isinstance(reader, Recurrent):
-            found[LINEAR] = reader.norms(looks, is_linear=True)
-    return {each: norms.log().mean(dim=0).exp().tolist() for each, norms in found.items()}
+            lines[LINEAR] = reader.norms(samples, is_linear=True)
+    return {label: norms.log().mean(dim=0).exp().tolist() for label, norms in lines.items()}
 
 
 def explode(stream: Tensor, n_letters: int, seed: int) -> dict[str, Any]:
-    found = {}
+    """Losses and gradient norms of an RNN with exploding gradients, with and without clipping."""
+    runs = {}
     for name, clip in (("with", CLIP), ("without", float("inf"))):
         torch.manual_seed(seed)
         reader = Recurrent(n_letters, "rnn").orthogonal(GAIN)
-        found[name] = train(reader, stream, OptimConfig(kind="sgd", lr=0.5), clip, seed)
-    return found
+        runs[name] = train(reader, stream, OptimConfig(kind="sgd", lr=0.5), clip, seed)
+    return runs
 
 
 def train(reader: Reader, stream: Tensor, rule: OptimConfig, clip: float, seed: int) -> dict[str, list[float]]:
-    """The loss and the norm of the gradient, before any clipping, at each step."""
+    """The loss and the gradient norm before clipping, at each step."""
     optimizer, generator = rule.build(reader), torch.Generator().manual_seed(seed)
     losses, norms = [], []
     for _ in range(STEPS):
@@ -108,6 +109,6 @@ def train(reader: Reader, stream: Tensor, rule: OptimConfig, clip: float, seed: 
 
 
 def texts(stream: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Windows (n, T + 1) of the stream, anywhere."""
+    """Random windows (n, T + 1) of the stream."""
     starts = torch.randint(len(stream) - T, (n, 1), generator=generator)
     return stream[starts + torch.arange(T + 1)]

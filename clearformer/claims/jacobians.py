@@ -1,9 +1,9 @@
-"""How far back a gradient reaches: the norm of ∂h_t/∂h_k against the distance t − k.
+"""The norm of ∂h_t/∂h_k against the distance t − k: how far back a gradient reaches.
 
     ∂h_t/∂h_k = ∂h_t/∂h_{t−1} · … · ∂h_{k+1}/∂h_k          the largest singular value of the product is its norm
 
-With a linear unit each factor is W: the norm stays 1 if W is orthogonal, and falls as ρ^(t−k) if its spectral radius ρ
-is below 1. A cell's state is all that it carries: for an LSTM h and m.
+With a linear activation each factor is W: the norm stays 1 if W is orthogonal, and falls as ρ^(t−k) if its spectral
+radius ρ is below 1. The state of a cell is everything it passes on: for an LSTM, h and m.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Step = Callable[[Tensor, Tensor], Tensor]  # x (…, G·D), state (N, …, D) ->
 
 
 def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
-    """(B, T + 1): at d the norm of ∂s_T/∂s_{T−d}, where s_0 = start (N, B, D) and inputs (B, T, G·D) lead on to s_T."""
+    """(B, T + 1): at d the norm of ∂s_T/∂s_{T−d}, with s_0 = start (N, B, D) and s_1 … s_T from inputs (B, T, G·D)."""
     states = [start]
     for x in inputs.unbind(1)[:-1]:
         states.append(step(x, states[-1]))
@@ -30,6 +30,6 @@ def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
 
 
 def through_layer(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """(B, T): at d the norm of ∂h_T/∂x_{T−d}, where a layer makes x (B, T, D), positions 1 … T, into h all at once."""
+    """(B, T): at d the norm of ∂h_T/∂x_{T−d}, where h = layer(x) and x is (B, T, D), positions 1 … T."""
     jacobian = vmap(jacrev(lambda row: layer(row[None])[0, -1]))(x)  # (B, D, T, D)
     return torch.linalg.matrix_norm(jacobian.transpose(1, 2), 2).flip(1)

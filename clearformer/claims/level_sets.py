@@ -1,9 +1,9 @@
-"""The gradient stands at right angles to its level set, and points where φ rises fastest.
+"""The gradient is perpendicular to the level set, and points in the direction of steepest ascent.
 
-    dφ = ∇φ·dr = |∇φ| |dr| cos θ          dφ = 0 along the level set, so θ = 90° there; dφ / |dr| is most at θ = 0
+    dφ = ∇φ·dr = |∇φ| |dr| cos θ          dφ = 0 along the level set, so θ = 90° there; dφ / |dr| is largest at θ = 0
 
-No derivative is used to find the level set: from a point P on it, a circle of radius |dr| is searched for the place Q
-where φ is as high as at P. The angle between ∇φ and PQ tends to 90° as the circle shrinks, in proportion to its radius.
+The level set is found without derivatives: on a circle of radius |dr| around a point P, a search finds the point Q with
+φ(Q) = φ(P). The deviation of the angle between ∇φ and PQ from 90° shrinks in proportion to the radius.
 """
 
 import math
@@ -18,7 +18,7 @@ from clearformer.claims.surfaces import PLACES, contours
 PLACE = PLACES["saddle"]
 POINTS = 7
 RADII = (0.1, 0.03, 0.01, 0.003, 0.001)
-TURNS = 37  # directions in which the rise is measured
+TURNS = 37  # directions in which the slope is measured
 
 
 def height(point: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def height(point: Tensor) -> Tensor:
 
 
 def walk(seed: int = 0) -> dict[str, Any]:
-    """The numbers that `clearformer plot level-sets` draws."""
+    """The data of `clearformer plot level-sets`."""
     left, right, bottom, top = PLACE.window
     corner, size = torch.tensor([left, bottom]).double(), torch.tensor([right - left, top - bottom]).double()
     generator = torch.Generator().manual_seed(seed)
@@ -51,7 +51,7 @@ def walk(seed: int = 0) -> dict[str, Any]:
     rises = [(height(point + RADII[-1] * way) - height(point)).item() / RADII[-1] for way in ways]
     worst = max(abs(place["degrees"][-1] - 90) for place in places)
     return {
-        "title": f"The gradient stands square on its level set, to within {worst:.2g}° over steps of {RADII[-1]:g}",
+        "title": f"The gradient is perpendicular to its level set, to within {worst:.2g}° for steps of {RADII[-1]:g}",
         "seed": seed,
         "equation": PLACE.equation,
         **contours(PLACE),
@@ -64,7 +64,7 @@ def walk(seed: int = 0) -> dict[str, Any]:
 
 
 def along(point: Tensor, slope: Tensor, radius: float) -> Tensor:
-    """The step of length `radius` that keeps the height, between straight down (too low) and straight up (too high)."""
+    """The step of length `radius` that keeps the height, by bisection between steepest descent and steepest ascent."""
     start = math.atan2(slope[1], slope[0])
     low, high = start + math.pi, start
     for _ in range(60):
@@ -81,5 +81,5 @@ def direction(radians: float) -> Tensor:
 
 
 def angle(a: Tensor, b: Tensor) -> float:
-    """In degrees."""
+    """The angle between two vectors, in degrees."""
     return math.degrees(math.acos(a @ b / (a.norm() * b.norm())))

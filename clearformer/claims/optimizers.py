@@ -1,12 +1,11 @@
-"""The notes' optimisers race: over surfaces that are hard in one way each, and to train a small network.
+"""A comparison of the optimisers of the notes, on three difficult surfaces and on a small network.
 
     gd, sgd, mini-batch    θ ← θ − ε ĝ,  ĝ the mean of ∇J_i over all N instances, one of them, a few
-    momentum … adam        other rules for the same ĝ: training/optim.py
+    momentum … adam        other update rules for the same ĝ: training/optim.py
 
-A surface is made the mean of N instances, J_i = f + c_i·θ with Σ c_i = 0. The rules from momentum on see the whole
-gradient over surfaces, and mini-batches in the network, where all make the same number of passes over the data. Each
-rule runs at every rate of RATES, and is shown at the one that was lowest along its race, by the mean of the height's
-logarithm.
+A surface is the mean of N instances, J_i = f + c_i·θ with Σ c_i = 0. From momentum on, the optimisers use the full
+gradient on surfaces and mini-batches for the network, where all train for the same number of epochs. Each optimiser
+runs at every learning rate of RATES; its best run, by the mean logarithm of the height, is shown.
 """
 
 import math
@@ -21,11 +20,11 @@ from torch.nn.functional import cross_entropy
 from clearformer.claims.surfaces import PLACES, Place, contours
 from clearformer.training.optim import OptimConfig
 
-N, MINI = 64, 8  # instances, and how many of them are a mini-batch
+N, MINI = 64, 8  # instances, instances per mini-batch
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-UPDATES = 80  # over a surface
-PASSES = 40  # over the spirals
-KINDS = {  # the name of a racer -> its kind in [optim]
+UPDATES = 80  # on a surface
+EPOCHS = 40  # on the spirals
+KINDS = {  # the name in the figure -> optim.kind
     "gradient descent": "gd",
     "SGD": "sgd",
     "mini-batch": "sgd",
@@ -38,7 +37,7 @@ KINDS = {  # the name of a racer -> its kind in [optim]
 
 
 class Surface(nn.Module):
-    """One point on a surface. Its loss on some instances is the height there, tilted by their mean c_i."""
+    """A point on a surface. Its loss on some instances is the height plus the mean of c_i·θ over these instances."""
 
     def __init__(self, place: Place, generator: torch.Generator) -> None:
         super().__init__()
@@ -52,7 +51,7 @@ class Surface(nn.Module):
 
 
 class Spirals(nn.Module):
-    """A small network and the two spirals that it learns to tell apart."""
+    """A small network that learns to classify the points of two spirals."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
@@ -70,14 +69,14 @@ class Spirals(nn.Module):
 
 
 def race(seed: int = 0) -> dict[str, Any]:
-    """Every racer on every course: the numbers that `clearformer plot optimizers` draws."""
+    """The data of `clearformer plot optimizers`."""
     surfaces = {}
     for name, place in PLACES.items():
-        batches = {racer: {"SGD": 1, "mini-batch": MINI}.get(racer, N) for racer in KINDS}
+        batches = {label: {"SGD": 1, "mini-batch": MINI}.get(label, N) for label in KINDS}
         runs = compete(partial(Surface, place), batches, UPDATES, dict.fromkeys(KINDS, 1), place.lowest, seed)
         surfaces[name] = {"equation": place.equation, "lowest": place.lowest, **contours(place), "runs": runs}
-    batches = {racer: {"gradient descent": N, "SGD": 1}.get(racer, MINI) for racer in KINDS}
-    runs = compete(Spirals, batches, PASSES, {racer: N // batch for racer, batch in batches.items()}, 0.0, seed)
+    batches = {label: {"gradient descent": N, "SGD": 1}.get(label, MINI) for label in KINDS}
+    runs = compete(Spirals, batches, EPOCHS, {label: N // batch for label, batch in batches.items()}, 0.0, seed)
     course = Spirals(seeded(seed))
     network = {
         "parameters": sum(p.numel() for p in course.parameters()),
@@ -89,46 +88,46 @@ def race(seed: int = 0) -> dict[str, Any]:
 
 
 def title(runs: dict[str, Any]) -> str:
-    ends = {racer: run["loss"][-1] for racer, run in runs.items()}
+    ends = {label: run["loss"][-1] for label, run in runs.items()}
     best, plain = min(ends, key=ends.__getitem__), "gradient descent"
     return (
-        f"In {PASSES} passes over two spirals {best} brings a network's loss to {ends[best]:.2g}, "
-        f"{plain} to {ends[plain]:.2g}, each at its best rate"
+        f"After {EPOCHS} epochs on two spirals, the loss is {ends[best]:.2g} with {best} and {ends[plain]:.2g} "
+        f"with {plain}, each at its best learning rate"
     )
 
 
 def compete(
     build: Callable[[torch.Generator], nn.Module],
     batches: dict[str, int],
-    looks: int,
-    every: dict[str, int],
+    n_records: int,
+    updates: dict[str, int],
     lowest: float,
     seed: int,
 ) -> dict[str, Any]:
-    """The best of each racer's runs, one at each rate; a run that leaves the finite numbers is none."""
+    """The best run of each optimiser over all learning rates; runs with non-finite losses are excluded."""
 
-    def cost(one: dict[str, Any]) -> float:
-        heights = [loss - lowest for loss in one["loss"]]
+    def cost(result: dict[str, Any]) -> float:
+        heights = [loss - lowest for loss in result["loss"]]
         return sum(math.log(max(h, 1e-6)) for h in heights) if all(map(math.isfinite, heights)) else math.inf
 
     return {
-        racer: min(
+        label: min(
             (
-                run(build(seeded(seed)), OptimConfig(kind=kind, lr=lr), batches[racer], looks, every[racer], seed)
+                run(build(seeded(seed)), OptimConfig(kind=kind, lr=lr), batches[label], n_records, updates[label], seed)
                 for lr in RATES
             ),
             key=cost,
         )
-        for racer, kind in KINDS.items()
+        for label, kind in KINDS.items()
     }
 
 
-def run(course: nn.Module, rule: OptimConfig, batch: int, looks: int, every: int, seed: int) -> dict[str, Any]:
-    """Look at the loss on all instances, make `every` updates on some of them, and so on; `looks` times and a last."""
+def run(course: nn.Module, rule: OptimConfig, batch: int, n_records: int, updates: int, seed: int) -> dict[str, Any]:
+    """Record the loss on all instances before training and `n_records` times after every `updates` updates."""
     optimizer, batches, everything = rule.build(course), draw(batch, seeded(seed)), torch.arange(N)
     losses, path = [], []
-    for update in range(looks * every + 1):
-        if update % every == 0:
+    for update in range(n_records * updates + 1):
+        if update % updates == 0:
             with torch.no_grad():
                 losses.append(course(everything).item())
             if isinstance(course, Surface):
@@ -140,7 +139,7 @@ def run(course: nn.Module, rule: OptimConfig, batch: int, looks: int, every: int
 
 
 def draw(batch: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Batches without end, pass after pass, each pass in a new order."""
+    """Batches without end, in a new order in each epoch."""
     while True:
         yield from torch.randperm(N, generator=generator).split(batch)
 

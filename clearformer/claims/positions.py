@@ -1,9 +1,9 @@
-"""What each encoding tells of a position, and of the distance between two.
+"""How position encodings represent a position and the distance between two positions.
 
-sinusoidal    PE(p)·PE(p + k) = Σ_i cos ω_i k, the same from every p;  PE(p + k) = T_k PE(p)
-rotary        q·k turned by p and p + k: again a function of k alone
-learned       nothing before training: unrelated vectors
-alibi, t5     no vectors, but a bias on the score: −m_h · k, and one number for each bucket of distances
+sinusoidal    PE(p)·PE(p + k) = Σ_i cos ω_i k, the same for every p;  PE(p + k) = T_k PE(p)
+rotary        q·k rotated by p and p + k: also a function of k only
+learned       unrelated vectors before training
+alibi, t5     no vectors, but a bias on the attention score: −m_h · k; one learned value per bucket of distances
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from torch.nn.functional import cosine_similarity
 from clearformer.layers.positions import Alibi, Learned, Relative, Rotary, rotate, shift_matrix, sinusoids
 
 T, D, H = 100, 64, 8  # positions, width, heads
-FROM = (0, 37)  # two places to look from
+FROM = (0, 37)  # two reference positions
 SHIFT = 5
-SMALL = 16  # the width of the T_k that is shown
-PAIR = 1  # the pair of its features whose turning is shown
+SMALL = 16  # the width of the T_k in the figure
+PAIR = 1  # the pair of its features whose rotation is drawn
 
 
 def look(seed: int = 0) -> dict[str, Any]:
-    """The numbers that `clearformer plot positions` draws."""
+    """The data of `clearformer plot positions`."""
     torch.manual_seed(seed)
     places, table, reach = torch.arange(T), sinusoids(T, D), T - max(FROM)
     same = torch.randn(D, dtype=torch.float64).expand(1, 1, T, D)
@@ -30,7 +30,7 @@ def look(seed: int = 0) -> dict[str, Any]:
         "rotary, of one vector": rotate(same, Rotary(D).rotation(places))[0, 0],
         "learned, before training": Learned(D, T).table.weight.detach(),
     }
-    likeness = {
+    similarity = {
         name: {str(p): cosine_similarity(rows[p], rows[p : p + reach]).tolist() for p in FROM}
         for name, rows in vectors.items()
     }
@@ -40,7 +40,7 @@ def look(seed: int = 0) -> dict[str, Any]:
         "title": f"PE(p + {SHIFT}) = T PE(p) with one rotation T for every p, to within {error:.0e}",
         "seed": seed,
         "table": table.tolist(),
-        "likeness": likeness,
+        "likeness": similarity,
         "shift": SHIFT,
         "shift_error": error,
         "shift_matrix": shift_matrix(SHIFT, SMALL).tolist(),

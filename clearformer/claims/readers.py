@@ -1,4 +1,4 @@
-"""The smallest networks that read: a table, one layer that has a past, a head for the next character."""
+"""Minimal language models: an embedding, one recurrent or attention layer, and a head for the next character."""
 
 from copy import deepcopy
 from typing import Self
@@ -29,18 +29,18 @@ class Reader(nn.Module):
         raise NotImplementedError
 
     def matrices(self) -> list[Tensor]:
-        """Those through which a gradient goes back in time, each (D, D)."""
+        """The matrices through which a gradient flows back in time, each (D, D)."""
         raise NotImplementedError
 
     def norms(self, tokens: Tensor) -> Tensor:
-        """How much of what was said at each distance is felt at the end of tokens (B, T): (B, T)."""
+        """(B, T): the norm of the gradient of the last state with respect to each distance back, for tokens (B, T)."""
         raise NotImplementedError
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.head(self.hidden(self.embed(tokens)))
 
     def orthogonal(self, gain: float = 1.0) -> Self:
-        """Begin with `gain` times a rotation in place of what torch draws."""
+        """Initialise with `gain` times an orthogonal matrix instead of torch's default."""
         for matrix in self.matrices():
             nn.init.orthogonal_(matrix, gain)
         return self
@@ -55,10 +55,10 @@ class Recurrent(Reader):
         return self.layer(x)[0]
 
     def matrices(self) -> list[Tensor]:
-        return list(self.layer.weights.weight_hh_l0.data.split(D))  # one a gate
+        return list(self.layer.weights.weight_hh_l0.data.split(D))  # one per gate
 
     def norms(self, tokens: Tensor, is_linear: bool = False) -> Tensor:
-        """In float64. `is_linear` takes the tanh from an RNN, and leaves W."""
+        """Computed in float64. `is_linear` removes the tanh of an RNN, so that each factor is W."""
         exact = deepcopy(self).double()
         weights = exact.layer.weights
         W, b = weights.weight_hh_l0, weights.bias_hh_l0
@@ -72,7 +72,7 @@ class Recurrent(Reader):
 
 
 class Attentive(Reader):
-    """x + attention(norm(x)), causal, told the positions."""
+    """x + attention(norm(x)), causal, with sinusoidal positions."""
 
     def __init__(self, n_letters: int) -> None:
         super().__init__(n_letters)

@@ -1,23 +1,24 @@
-"""The learning rate along a training, and whether SGD must converge under it.
+"""Learning-rate schedules, and whether SGD is guaranteed to converge with them.
 
-    Σ ε_k = ∞  and  Σ ε_k² < ∞        Robbins & Monro 1951: far enough to reach any point, and quiet in the end
+    Σ ε_k = ∞  and  Σ ε_k² < ∞        Robbins & Monro 1951: far enough to reach any point, with vanishing noise
 
-Far beyond the training's end, an octave of steps, k + 1 … 2k, adds about as much to an infinite sum as the octave
-before it, or more; to a finite one, less.
+Convergence is tested far beyond the end of a run: in an infinite sum, the steps k + 1 … 2k add about as much as the
+steps k/2 + 1 … k, or more; in a finite one, less.
 """
 
 from itertools import accumulate
 from typing import Any, get_args
 
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.wording import count, listed
 
 STEPS, WARMUP, FLOOR = 1000, 100, 0.1
-FAR = 2**17  # the last step that is looked at
+FAR = 2**17  # the last step of the sums
 KINDS = get_args(ScheduleConfig.model_fields["kind"].annotation)
 
 
 def follow() -> dict[str, Any]:
-    """Every schedule by name: the numbers that `clearformer plot schedules` draws."""
+    """The data of `clearformer plot schedules`, by schedule."""
     marks = [2**i for i in range(5, FAR.bit_length())]
     lines = {}
     for kind in KINDS:
@@ -32,7 +33,7 @@ def follow() -> dict[str, Any]:
             "squares_are_finite": not is_infinite(squares),
         }
     good = [kind for kind, line in lines.items() if line["sum_is_infinite"] and line["squares_are_finite"]]
-    title = f"Rates that sum to infinity, squares that do not: of {len(lines)} schedules, {' and '.join(good)} has both"
+    title = f"Σ ε_k is infinite and Σ ε_k² finite for {len(good)} of {count(len(lines), 'schedule')}: {listed(good)}"
     return {"title": title, "steps": STEPS, "warmup": WARMUP, "floor": FLOOR, "marks": marks, "schedules": lines}
 
 

@@ -1,8 +1,8 @@
-"""Three surfaces, each hard to descend in its own way.
+"""Three surfaces that are hard to minimise, each for another reason.
 
-ravine     f = (x² + 25 y²) / 2             one rate for two directions: too fast across or too slow along
-saddle     f = (x² − y²) / 2 + y⁴ / 4       next to no slope where the way down begins
-plateau    f = 1 − exp(−(x² + y²) / 2)      next to no slope at the start
+ravine     f = (x² + 25 y²) / 2             one learning rate for two directions: too fast across or too slow along
+saddle     f = (x² − y²) / 2 + y⁴ / 4       almost no slope at the saddle, where the descent begins
+plateau    f = 1 − exp(−(x² + y²) / 2)      almost no slope at the start
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-GRID = 61  # heights a side, for the contours
+GRID = 61  # grid points per side, for the contours
 
 
 class Place(NamedTuple):

@@ -1,4 +1,4 @@
-"""The command line: one file a verb, which parses, calls and prints. Only what --help needs is imported here."""
+"""The command line. Each verb has a file here that parses, calls and prints. --help imports nothing heavy."""
 
 import errno
 import os
@@ -11,52 +11,77 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from clearformer.cli.options import write_introduction, write_parameters
 from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError
 from clearformer.memory import keep_freed_memory
 from clearformer.version import __version__
 
-VERBS = (
-    *("train", "finetune", "translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
-    *("evaluate", "import", "export", "merge"),
-    *("inspect", "neighbours", "compare", "plot", "doctor", "demo"),
-)
+GROUPS = {
+    "Train": ("train", "finetune", "evaluate", "compare", "demo"),
+    "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
+    "Look inside": ("inspect", "neighbours", "plot"),
+    "Exchange": ("import", "export", "merge"),
+    "Machine": ("doctor",),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
+HELP = """Train, fine-tune, use and inspect Transformers on your own data.
+
+Examples:
+  clearformer demo                                         # train on the bundled corpus
+  clearformer translate "I am a good boy."                 # use the bundled translator
+  clearformer train --pairs train.tsv --out runs/mine      # train a translator on your data
+  clearformer evaluate --model runs/mine --pairs test.tsv  # measure BLEU and chrF
+  clearformer generate --model runs/book --prompt "ROMEO:" # continue a prompt
+
+`clearformer VERB --help` explains a verb and lists its options.
+"""
 
 
 class Verbs(TyperGroup):
-    """Runs a verb. What a user can mend is one sentence, a hint and exit code 1; only our bugs show a traceback."""
+    """Runs a verb. A user error is printed as one sentence and a hint, with exit code 1; only bugs show a traceback."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, the verbs in groups, and the options."""
+        write_introduction(self, ctx, formatter)
+        width = max(map(len, VERBS))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                commands = ((verb, self.commands[verb].get_short_help_str(limit=100)) for verb in verbs)
+                formatter.write_dl([(verb.ljust(width), summary) for verb, summary in commands])
+        write_parameters(self.get_params(ctx), ctx, formatter, "Options")
 
     def invoke(self, ctx: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = show_note
+                warnings.showwarning = print_note
                 result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except ClearformerError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
-        except Interrupted:  # everything is saved, and said
+        except Interrupted:  # the run is saved, and the message printed
             raise typer.Exit(130) from None
         except KeyboardInterrupt:
-            print("interrupted; what was written before is whole", file=sys.stderr)
+            print("interrupted; files written earlier are intact", file=sys.stderr)
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # the reader has seen enough, as `head` does
-            let_go()
+        except BrokenPipeError:  # the reader closed the pipe, as `head` does
+            discard_output()
             raise typer.Exit(0) from None
         except OSError as error:
             if error.strerror is None:
                 raise
-            let_go()
-            print(f"error: {blame(error)}", file=sys.stderr)
+            discard_output()
+            print(f"error: {machine_error(error)}", file=sys.stderr)
             raise typer.Exit(1) from None
 
 
-def show_note(message: Warning | str, *_: Any, **__: Any) -> None:
+def print_note(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"note: {message}", file=sys.stderr)
 
 
-def let_go() -> None:
-    """Stop minding output that cannot be written any more: Python would try again, and complain, as it exits."""
+def discard_output() -> None:
+    """Redirect streams that cannot be written any more to /dev/null: Python flushes them again when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -64,12 +89,12 @@ def let_go() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def blame(error: OSError) -> MachineError:
-    """The system's complaint as a sentence. A full disk, a quota and a limit on file size come to the same."""
-    what = f"{error.filename}: {error.strerror}" if error.filename else f"cannot write: {error.strerror}"
+def machine_error(error: OSError) -> MachineError:
+    """The operating system's error with a hint. A full disk, a quota and a limit on file sizes have the same hint."""
+    message = f"{error.filename}: {error.strerror}" if error.filename else f"cannot write: {error.strerror}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return MachineError(what, "free some space; what was saved before is untouched")
-    return MachineError(what, "check the path and its permissions")
+        return MachineError(message, "free some space; files saved earlier are intact")
+    return MachineError(message, "check the path and its permissions")
 
 
 app = typer.Typer(
@@ -79,33 +104,40 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Train, fine-tune, run and see through Transformers, on your own data.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    help=HELP,
+    subcommand_metavar="VERB [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
-def print_version(asked: bool) -> None:
-    if asked:
+def print_version(is_given: bool) -> None:
+    if is_given:
         print(f"clearformer {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def root(
-    version: bool = typer.Option(False, "--version", callback=print_version, is_eager=True, help="Say the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=print_version, is_eager=True, help="Show the version and exit."
+    ),
     plugin: list[str] = typer.Option(
-        [], "--plugin", metavar="MODULE", help="Import a module of yours, so that it can register its classes."
+        [],
+        "--plugin",
+        metavar="MODULE",
+        help="Import a Python module that registers your classes; repeatable.",
+        show_default="none",
     ),
 ) -> None:
     keep_freed_memory()
     for name in plugin:
-        sys.path.insert(0, "")  # as `python -m` does: a plugin is looked for here first
+        sys.path.insert(0, "")  # like `python -m`: look in the current folder first
         try:
             import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # the plugin is there, and lacks something itself
-            hint = "for own_model.py in this folder, write --plugin own_model"
+                raise  # the plugin exists, and one of its imports is missing
+            hint = "for my_model.py in this folder: clearformer --plugin my_model VERB"
             raise ConfigError(f"--plugin {name}: there is no such module", hint) from None
 
 

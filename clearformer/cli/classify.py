@@ -5,20 +5,28 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, incoming, tell_broken
+from clearformer.cli.options import Command, Device, Json, Model, print_errors, read_inputs
 from clearformer.errors import DataError
 
 
-@app.command()
+@app.command(cls=Command)
 def classify(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or image files; else lines of stdin.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT", help="Texts, or image files for an image classifier.", show_default="read stdin"
+        ),
     ] = None,
     top: Annotated[
         int | None,
         typer.Option(
-            "--top", metavar="N", min=1, help="How many classes, likeliest first.  [default: 1; for images 5]"
+            "--top",
+            metavar="N",
+            min=1,
+            help="Number of classes to print, most probable first.",
+            show_default="1 for texts, 5 for images",
+            rich_help_panel="Output",
         ),
     ] = None,
     device: Device = "cpu",
@@ -26,14 +34,15 @@ def classify(
 ) -> None:
     """Classify texts, words or images.
 
-    A line for each text: label and probability, repeated for --top; a regression gives its value. A tab divides the two
-    texts of a pair. A tagger gives a line for each word, and a blank line after each text. An image classifier takes
-    files and puts the file name before the classes; files that cannot be read are named on stderr.
+    Examples:
+      clearformer classify --model runs/reviews "A fine film."
+      clearformer classify --model runs/reviews --top 3 --json < reviews.txt  # one text per line
+      clearformer classify --model runs/names "Ada met Ben."                  # a class for each word
+      clearformer classify --model runs/photos photo.jpg other.png            # images
 
-    \b
-    clearformer classify --model runs/reviews "A fine film."
-    clearformer classify --model runs/reviews --top 3 --json < reviews.txt
-    clearformer classify --model runs/photos photo.jpg other.png
+    Prints one line per text: class and probability, repeated for --top. A regression model prints a value instead. A
+    tab separates the two texts of a pair. A tagger prints one line per word, and a blank line after each text. An image
+    classifier prints the file name first; files that cannot be read are reported on stderr.
     """
     from json import dumps
 
@@ -42,26 +51,26 @@ def classify(
     from clearformer.verbs.load import load_for
 
     predictor: Predictor = load_for("classify", model, device)
-    every: list[dict[str, Any]] = []
+    json_rows: list[dict[str, Any]] = []
     has_failed = False
-    for chunk in incoming(text or []):
+    for chunk in read_inputs(text or []):
         errors: list[DataError] = []
         rows = predictor.predict(*divide(chunk, predictor.is_pair), top or predictor.default_top, errors)
-        has_failed |= tell_broken(errors)
+        has_failed |= print_errors(errors)
         if json:
-            every += rows
+            json_rows += rows
             continue
         for row in rows:
             for item in row.get("words", [row]):
                 print("\t".join(cells(item)))
             print(end="\n" if "words" in row else "", flush=True)
     if json:
-        print(dumps({predictor.json_key: every}, ensure_ascii=False))
+        print(dumps({predictor.json_key: json_rows}, ensure_ascii=False))
     if has_failed:
         raise typer.Exit(1)
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """The word or image file, if there is one, and its classes with their probabilities; or a value."""
-    classes = [cell for verdict in row.get("top", []) for cell in (verdict["label"], f"{verdict['probability']:.4f}")]
+    """The word or image file, if there is one, then the classes with their probabilities, or the value."""
+    classes = [cell for item in row.get("top", []) for cell in (item["label"], f"{item['probability']:.4f}")]
     return [*(row[name] for name in ("word", "image") if name in row), *(classes or [f"{row['value']:.6g}"])]

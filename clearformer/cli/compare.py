@@ -6,29 +6,44 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json
+from clearformer.cli.options import Command, Json, RunDevice
 
 
-@app.command()
+@app.command(cls=Command)
 def compare(
-    settings: Annotated[Path, typer.Argument(metavar="COMPARISON", help="Contenders and budget, a TOML file.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The folder of the runs.  [default: runs/<comparison>]")
-    ] = None,
+    settings: Annotated[
+        Path, typer.Argument(metavar="COMPARISON", help="TOML file that lists the recipes, the budget and the seeds.")
+    ],
     at_once: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Trainings that share the device; they slow each other down.")
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Runs that train at the same time; they share the device and slow each other down.",
+            rich_help_panel="Run",
+        ),
     ] = 1,
-    device: Device = "auto",
+    device: RunDevice = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the runs and the results.",
+            show_default="runs/<comparison>",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Compare several recipes with the same budget.
+    """Train several recipes with the same budget and compare them.
 
-    The results are a table, a figure and a web page. Given again, the same command resumes an interrupted comparison.
+    Examples:
+      clearformer compare recipes/compare-translation.toml             # takes minutes on two cores
+      clearformer compare mine.toml --out runs/mine --json
+      clearformer compare recipes/compare-multi30k.toml --at-once 3    # needs a GPU
 
-    \b
-    clearformer compare recipes/compare-translation.toml
-    clearformer compare mine.toml --out runs/mine --json
-    clearformer compare recipes/compare-multi30k.toml --at-once 3
+    Prints a table and writes it as results.json, a figure and a web page. To resume an interrupted comparison, repeat
+    the command. docs/recipes.md describes the file format.
     """
     from json import dumps
 

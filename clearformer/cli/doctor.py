@@ -1,15 +1,19 @@
 """clearformer doctor"""
 
 from clearformer.cli import app
-from clearformer.cli.options import Json
+from clearformer.cli.options import Command, Json
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(json: Json = False) -> None:
-    """Say what this machine has, and which fast paths are on.
+    """Check this machine: devices, threads, libraries and compiler.
 
-    \b
-    clearformer doctor
+    Examples:
+      clearformer doctor
+      clearformer doctor --json > machine.json   # to attach to a bug report
+
+    Prints one line per fact: `ok`, or `note` with advice on speed or on missing packages. Nothing is compiled or
+    allocated, so it is safe to call during a run.
     """
     from json import dumps
 

@@ -6,35 +6,47 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, incoming
+from clearformer.cli.options import Command, Device, Json, Model, read_inputs
 
 
-@app.command()
+@app.command(cls=Command)
 def embed(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, or image files; else lines of stdin.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts, or image files for an image model.", show_default="read stdin"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="Write a table here, a row for each text.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            help="NumPy file for the vectors, one row per text.",
+            show_default="print them",
+            rich_help_panel="Output",
+        ),
     ] = None,
     unit: Annotated[
         bool | None,
-        typer.Option("--unit/--no-unit", help="Vectors of length 1, or as they are; else as the model says."),
+        typer.Option(
+            "--unit/--no-unit",
+            help="Scale vectors to length 1, or not.",
+            show_default="unit for sentence encoders",
+            rich_help_panel="Output",
+        ),
     ] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Embed texts or images as vectors.
 
-    The vector of a text is the mean over its tokens in a BERT, a sentence encoder, a GPT or a classifier; the vector
-    of an image is the input of the classifier's head, or the autoencoder's code. Without --out vectors are printed,
-    a line each.
+    Examples:
+      clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt
+      clearformer embed --model runs/bert --json "A man rides a bike." "Someone cycles."
+      clearformer embed --model runs/photos --out vectors.npy photos/*.jpg    # images
 
-    \b
-    clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt
-    clearformer embed --model runs/bert --json "A man rides a bike." "Someone cycles."
-    clearformer embed --model runs/photos --out vectors.npy photos/*.jpg
+    For a BERT, a sentence encoder, a GPT or a text classifier, the vector of a text is the mean over its tokens. For an
+    image classifier it is the input of the classification head, for an autoencoder the code. Without --out, prints one
+    vector per line, its features separated by tabs.
     """
     from json import dumps
 
@@ -43,7 +55,7 @@ def embed(
     from clearformer.checkpoint import atomically
     from clearformer.verbs.embed import embed as compute
 
-    texts = [line for chunk in incoming(text or []) for line in chunk]
+    texts = [line for chunk in read_inputs(text or []) for line in chunk]
     vectors = compute(model, texts, unit=unit, device=device)
     if out is not None:
         with atomically(out) as draft, open(draft, "wb") as file:

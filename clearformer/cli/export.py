@@ -6,27 +6,32 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json
+from clearformer.cli.options import MODEL_HELP, Command, Json
 
 
-@app.command()
+@app.command(cls=Command)
 def export(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or the name of a bundled model.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist or be empty.")],
     format: Annotated[
         str,
-        typer.Option(metavar="NAME", help="huggingface: what from_pretrained reads; or torchvision: weights."),
+        typer.Option(
+            metavar="NAME",
+            help="huggingface (for from_pretrained) or torchvision (safetensors).",
+            rich_help_panel="Output",
+        ),
     ] = "huggingface",
     json: Json = False,
 ) -> None:
     """Export a model for Hugging Face or torchvision.
 
-    It is written with its tokenizer, or, if it reads images, with its image processor. A model is exported as the
-    published architecture that it matches, and refused if it matches none.
+    Examples:
+      clearformer export runs/shakespeare hub/shakespeare            # for transformers
+      clearformer export runs/photos hub/photos                      # with its image processor
+      clearformer export runs/resnet18 resnet18 --format torchvision
 
-    \b
-    clearformer export runs/shakespeare hub/shakespeare
-    clearformer export runs/resnet18 resnet18 --format torchvision --json
+    The folder contains the weights, the configuration and the tokenizer or image processor. A model is exported as the
+    published architecture that it matches; a model without such an architecture is refused.
     """
     from json import dumps
 

@@ -5,28 +5,38 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model
+from clearformer.cli.options import Command, Device, Json, Model
 
 
-@app.command()
+@app.command(cls=Command)
 def fill(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence with a gap, ___.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence with one blank, written ___.")],
     candidates: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Choose among these words alone, divided by commas.")
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="Words to choose from, separated by commas.",
+            show_default="words proposed by the model",
+            rich_help_panel="Search",
+        ),
     ] = None,
-    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="How many to show.")] = 5,
+    n: Annotated[
+        int, typer.Option("--n", metavar="N", min=1, help="Number of words to print.", rich_help_panel="Output")
+    ] = 5,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Find the best words for a gap.
+    """Find the best words for a blank in a sentence.
 
-    The gap is written ___. Columns: share among the words considered, log-probability, word, text. A masked model,
-    such as BERT, sees both sides of the gap, and its log-probability is that of the word alone.
+    Examples:
+      clearformer fill --model runs/ptb "The man ___ a cart"
+      clearformer fill --model runs/ptb --candidates pulled,pooled "The man ___ a cart"
+      clearformer fill --model runs/bert --n 10 --json "The man ___ a cart"
 
-    \b
-    clearformer fill --model runs/ptb "The man ___ a cart"
-    clearformer fill --model runs/ptb --candidates pulled,pooled "The man ___ a cart"
+    Prints four columns, best first: probability among the words considered, log-probability, word, text. A language
+    model scores the whole sentence. A masked model, such as BERT, reads both sides of the blank, and its
+    log-probability is the log-probability of the word alone.
     """
     from json import dumps
 
@@ -37,4 +47,4 @@ def fill(
         print(dumps(rows, ensure_ascii=False))
         return
     for row in rows:
-        print(f"{row['share']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")
+        print(f"{row['probability']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")

@@ -5,42 +5,99 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, incoming
+from clearformer.cli.options import Command, Device, Json, Model, read_inputs
 
 
-@app.command()
+@app.command(cls=Command)
 def generate(
     model: Model,
-    text: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Prompts; else lines of stdin.")] = None,
-    prompt: Annotated[list[str], typer.Option("--prompt", metavar="TEXT", help="A prompt; repeatable.")] = [],  # noqa: B006
-    max_new: Annotated[int, typer.Option(metavar="N", min=1, help="Longest continuation, in tokens.")] = 256,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Prompts.", show_default="read stdin")
+    ] = None,
+    prompt: Annotated[
+        list[str],
+        typer.Option(
+            "--prompt", metavar="TEXT", help="A prompt; repeatable.", show_default="none", rich_help_panel="Input"
+        ),
+    ] = [],  # noqa: B006
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="Apply the chat template of the model to each prompt.", rich_help_panel="Input"),
+    ] = False,
+    max_new: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Maximum length of a continuation, in tokens.", rich_help_panel="Length"),
+    ] = 256,
+    stop: Annotated[
+        list[str],
+        typer.Option(
+            "--stop",
+            metavar="TEXT",
+            help="Stop before this text; repeatable.",
+            show_default="none",
+            rich_help_panel="Length",
+        ),
+    ] = [],  # noqa: B006
     temperature: Annotated[
-        float, typer.Option(metavar="T", min=0, help="0 always takes the likeliest; 1 is the model's own odds.")
+        float,
+        typer.Option(
+            metavar="T",
+            min=0,
+            help="0 takes the most probable token; 1 samples from the unchanged probabilities.",
+            rich_help_panel="Sampling",
+        ),
     ] = 0.8,
-    top_k: Annotated[int, typer.Option(metavar="K", min=0, help="Sample from the K likeliest; 0 is all.")] = 0,
+    top_k: Annotated[
+        int,
+        typer.Option(
+            metavar="K",
+            min=0,
+            help="Sample from the K most probable tokens; 0 means all.",
+            rich_help_panel="Sampling",
+        ),
+    ] = 0,
     top_p: Annotated[
-        float, typer.Option(metavar="P", min=0.01, max=1, help="Sample from the likeliest of mass P together.")
+        float,
+        typer.Option(
+            metavar="P",
+            min=0.01,
+            max=1,
+            help="Sample from the most probable tokens whose probabilities add up to P.",
+            rich_help_panel="Sampling",
+        ),
     ] = 1.0,
     repetition_penalty: Annotated[
-        float, typer.Option(metavar="THETA", min=0.01, help="Above 1, what was said is said less.")
+        float,
+        typer.Option(
+            metavar="THETA",
+            min=0.01,
+            help="Values above 1 make tokens that have occurred less probable.",
+            rich_help_panel="Sampling",
+        ),
     ] = 1.0,
-    stop: Annotated[list[str], typer.Option("--stop", metavar="TEXT", help="End before this text; repeatable.")] = [],  # noqa: B006
-    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="Continuations of each prompt.")] = 1,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable.")] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Ask: wrap each prompt by the model's chat template.")] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Seed for repeatable samples.", show_default="random", rich_help_panel="Sampling"
+        ),
+    ] = None,
+    n: Annotated[
+        int, typer.Option("--n", metavar="N", min=1, help="Continuations per prompt.", rich_help_panel="Output")
+    ] = 1,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Continue prompts, shown as they are written.
+    """Generate text from prompts.
 
-    An encoder–decoder, such as a translator or a T5, answers them instead.
+    Examples:
+      clearformer generate --model runs/shakespeare --prompt "ROMEO:"
+      clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
+      clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
+      clearformer generate --model runs/smollm2 --chat "What is gravity?"   # a chat model
+      clearformer generate --model runs/t5 "translate English to German: The house is old."
 
-    \b
-    clearformer generate --model runs/shakespeare --prompt "ROMEO:"
-    clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
-    clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
-    clearformer generate --model runs/smollm2 --chat "What is gravity?"
-    clearformer generate --model runs/t5 --n 3 "translate English to German: The house is old."
+    Prints each prompt and its continuation as it is generated. An encoder-decoder, such as a translator or a T5, prints
+    only its output.
     """
     from dataclasses import asdict
     from json import dumps
@@ -58,12 +115,12 @@ def generate(
         "repetition_penalty": repetition_penalty,
     }
     rows, first = [], 0
-    for chunk in incoming([*prompt, *(text or [])]):
+    for chunk in read_inputs([*prompt, *(text or [])]):
         if n == 1 and not json:
             for i, one in enumerate(chunk):
                 print(one if writer.continues else "", end="", flush=True)
-                for piece in writer.stream(one, stop, None if seed is None else seed + first + i, **settings):
-                    print(piece, end="", flush=True)
+                for part in writer.stream(one, stop, None if seed is None else seed + first + i, **settings):
+                    print(part, end="", flush=True)
                 print(flush=True)
         else:
             for one, continuations in zip(chunk, writer.generate(chunk, n, stop, seed, first, **settings)):

@@ -6,29 +6,36 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json
+from clearformer.cli.options import Command, Json
 
 
-@app.command("import")
+@app.command("import", cls=Command)
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A Hugging Face folder, a .gguf or a .pth file.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder to write.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Hugging Face folder, or .gguf, .pth or .safetensors file.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Run folder to write; must not exist or be empty.")],
     classes: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Names of image classes: cat,dog,… or a file, one a line."),
+        typer.Option(
+            metavar="NAMES",
+            help="Class names of an image classifier: cat,dog,… or a file with one name per line.",
+            show_default="from the files of the model, or numbers",
+            rich_help_panel="Model",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Import a model as a run folder.
 
-    From Hugging Face: Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet. From GGUF: Llama. From torchvision,
-    recognised by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. No other command reads pickles
-    (pytorch_model.bin and .pth).
+    Examples:
+      clearformer import t5-small runs/t5                            # a Hugging Face folder
+      clearformer import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
+      clearformer import resnet50-0676ba61.pth runs/resnet50 --classes imagenet.txt
 
-    \b
-    clearformer import t5-small runs/t5
-    clearformer import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
-    clearformer import resnet50-0676ba61.pth runs/resnet50 --classes imagenet.txt
+    Hugging Face folders: Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet. GGUF files: Llama. torchvision
+    weights, recognised by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. This is the only command that reads
+    pickles (pytorch_model.bin and .pth), and it reads nothing but tensors from them.
     """
     from json import dumps
 

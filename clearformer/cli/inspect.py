@@ -5,28 +5,34 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json
+from clearformer.cli.options import Command, Json
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder, a bundled model, a preset or a kind.")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="Run folder, bundled model, preset or architecture.")],
     length: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Tokens on each side, default 32; for images, pixels per side."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Size of the example: tokens per side, or pixels per side for images.",
+            show_default="32 tokens, or the image size of the model",
+            rich_help_panel="Input",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Show the layers of a model: shapes, parameters, cost.
 
-    The cost is the number of multiplications for one text, sentence pair, image or recording. For images, the receptive
-    field of each layer is shown, too. Nothing is computed, so large models take no time or memory.
+    Examples:
+      clearformer inspect transformer-base                 # a preset
+      clearformer inspect gpt3-175b
+      clearformer inspect alexnet                          # with receptive fields
+      clearformer inspect runs/m30k --length 20 --json     # a run folder
 
-    \b
-    clearformer inspect transformer-base
-    clearformer inspect gpt3-175b
-    clearformer inspect alexnet
-    clearformer inspect runs/m30k --length 20 --json
+    The cost is the number of multiply-adds for one text, sentence pair, image or recording. Image models also show the
+    receptive field of each layer (column `sees`). Nothing is computed, so large models need no time or memory.
     """
     from json import dumps
 
@@ -38,9 +44,9 @@ def inspect(
         return
     width = max(len(layer["name"]) for layer in result["layers"])
     sees = any(layer["receptive_field"] for layer in result["layers"])
-    print(f"{'layer':<{width}}  {'output':>18}  {'parameters':>12}  {'multiplications':>15}{'  sees' if sees else ''}")
+    print(f"{'layer':<{width}}  {'output':>18}  {'parameters':>12}  {'multiply-adds':>15}{'  sees' if sees else ''}")
     for layer in result["layers"]:
         shape, field = "×".join(map(str, layer["output"])), layer["receptive_field"] or ""
-        row = f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiplications']:>15,}"
+        row = f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiply_adds']:>15,}"
         print(f"{row}  {field:>4}" if sees else row)
-    print(f"{'total':<{width}}  {'':>18}  {result['parameters']:>12,}  {result['multiplications']:>15,}")
+    print(f"{'total':<{width}}  {'':>18}  {result['parameters']:>12,}  {result['multiply_adds']:>15,}")

@@ -5,22 +5,24 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json, Model
+from clearformer.cli.options import Command, Json, Model
 
 
-@app.command()
+@app.command(cls=Command)
 def neighbours(
-    word: Annotated[str, typer.Argument(metavar="WORD", help="A word of the source language.")],
+    word: Annotated[str, typer.Argument(metavar="WORD", help="Word of the source language.")],
     model: Model,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many.")] = 10,
+    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of words.", rich_help_panel="Output")] = 10,
     json: Json = False,
 ) -> None:
-    """Show the words nearest to a word, by their embeddings.
+    """Show the words with the most similar embeddings.
 
-    The number before each is the cosine between the two.
+    Examples:
+      clearformer neighbours --model runs/m30k bike
+      clearformer neighbours --model en-fr-small -n 5 dog     # in the bundled translator
+      clearformer neighbours --model runs/m30k --json bike
 
-    \b
-    clearformer neighbours --model runs/m30k bike
+    Works on the source vocabulary of a translator. Prints the cosine similarity and the word, most similar first.
     """
     from json import dumps
 

@@ -1,11 +1,12 @@
-"""Options that several verbs share: models and data, and how text comes in.
+"""Shared by the verbs: the layout of --help, common options, the options for data, and reading texts from stdin.
 
-A verb that takes data is a DataCommand: it has an option for each flag of tasks/__init__.py, those of plugins
-included, and finds what was named in `ctx.obj`.
+A verb that takes data is a DataCommand. It has one option for every flag in tasks/__init__.py, including the flags of
+plugins, and receives the parsed values in `ctx.obj`.
 """
 
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import Parameter, Signature
 from itertools import count
 from pathlib import Path
@@ -15,51 +16,171 @@ import typer
 from typer.core import TyperCommand
 
 from clearformer.errors import ConfigError, DataError
-from clearformer.tasks import SPLITS, flags
+from clearformer.tasks import SPLIT_DEFAULTS, SPLITS, flags
 
-Model = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model.")
-]
+NO_BREAK = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
+BREAK = {ord(char): code for code, char in NO_BREAK.items()}
+
+MODEL_HELP = "Run folder, Hugging Face folder or bundled model."
+
+
+def model_option(group: str, default: str | bool = False) -> Any:
+    return typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP, show_default=default, rich_help_panel=group)
+
+
+Model = Annotated[str, model_option("Input")]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="The run folder.  [default: runs/<data>-<model>-<time>]")
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Run folder to write.",
+        show_default="runs/<data>-<model>-<time>",
+        rich_help_panel="Output",
+    ),
 ]
-Set = Annotated[list[str], typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override a setting; repeatable.")]
-Beam = Annotated[int | None, typer.Option("--beam", metavar="N", min=1, help="Branches kept; 1 is greedy search.")]
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="TABLE.KEY=VALUE",
+        help="Override a setting of the recipe; repeatable.",
+        show_default="none",
+        rich_help_panel="Model and settings",
+    ),
+]
+Beam = Annotated[
+    int | None,
+    typer.Option(
+        "--beam",
+        metavar="N",
+        min=1,
+        help="Hypotheses that beam search keeps; 1 is greedy search.",
+        show_default="from the model, usually 5",
+        rich_help_panel="Search",
+    ),
+]
 LengthPenalty = Annotated[
-    float | None, typer.Option("--length-penalty", metavar="ALPHA", help="More of it favours longer translations.")
+    float | None,
+    typer.Option(
+        "--length-penalty",
+        metavar="ALPHA",
+        help="Exponent α in log p / length^α; larger values favour longer translations.",
+        show_default="from the model, usually 1",
+        rich_help_panel="Search",
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or mps.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+RunDevice = Annotated[
+    str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or mps.", rich_help_panel="Run")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.", rich_help_panel="Output")]
 
 
-class DataCommand(TyperCommand):
-    """A verb that tests on data: --pairs, --text and so on, each with its own options."""
+class Command(TyperCommand):
+    """A verb whose --help is plain text: summary, usage, examples, explanation, arguments, options in groups.
+
+    The docstring of the verb has a paragraph for each of the first parts: the summary, the examples under the line
+    `Examples:`, and any number of explanations. The group of an option is its `rich_help_panel`, and a `show_default`
+    that is a string describes a default which is chosen at run time.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_introduction(self, ctx, formatter)
+        self.format_options(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_parameters(self.get_params(ctx), ctx, formatter)
+
+
+def write_introduction(command: Any, ctx: Any, formatter: Any) -> None:
+    """Write the summary, the usage line, the examples and the explanation of a verb or of the whole program."""
+    summary, examples, *explanation = command.help.split("\n\n")
+    formatter.write_text(summary)
+    formatter.write_paragraph()
+    command.format_usage(ctx, formatter)
+    with formatter.section("Examples"):
+        for line in examples.splitlines()[1:]:
+            formatter.write(f"  {line.strip()}\n")
+    for paragraph in explanation:
+        formatter.write_paragraph()
+        formatter.write_text(without_breaks(paragraph, r"\S+-\S+"))
+    allow_breaks(formatter)
+
+
+def write_parameters(params: Iterable[Any], ctx: Any, formatter: Any, other: str = "Other options") -> None:
+    """Write the arguments, then the options by group in order of first appearance, with descriptions aligned.
+
+    Options without a group, such as --help, come last under the heading `other`.
+    """
+    groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+    for param in params:
+        if (record := param.get_help_record(ctx)) is None:  # hidden
+            continue
+        name, text = record
+        if is_argument := param.param_type_name == "argument":
+            name = param.metavar
+        # typer puts a default given in words into parentheses: [default: (chosen from the data)].
+        text = text.replace(f"default: ({param.show_default})", f"default: {param.show_default}")
+        group = "Arguments" if is_argument else getattr(param, "rich_help_panel", None) or other
+        groups.setdefault(group, []).append((name, text))
+    groups[other] = groups.pop(other, [])
+    width = max(len(name) for rows in groups.values() for name, _ in rows)
+    longest = formatter.width - width - 6  # characters that fit on a line next to the names, less "[" and "]"
+    for group, rows in groups.items():
+        if rows:
+            with formatter.section(group):
+                texts = [without_breaks(text, rf"\[.{{1,{longest}}}\]$|\S+-\S+") for _, text in rows]
+                formatter.write_dl([(name.ljust(width), text) for (name, _), text in zip(rows, texts)], col_max=width)
+    allow_breaks(formatter)
+
+
+def without_breaks(text: str, pattern: str) -> str:
+    """The text with matches of the pattern on one line each: `--top-k`, or `[default: 5]`."""
+    return re.sub(pattern, lambda match: match[0].translate(NO_BREAK), text)
+
+
+def allow_breaks(formatter: Any) -> None:
+    """Replace the non-breaking characters by ASCII after the text is wrapped, so that it can be copied."""
+    formatter.buffer[:] = [part.translate(BREAK) for part in formatter.buffer]
+
+
+class DataCommand(Command):
+    """A verb that evaluates on data: it has --pairs, --text and the other data flags, with their options."""
 
     splits: ClassVar[Mapping[str, str]] = {}
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Data comes first, after the arguments. Asked for at each call: a plugin may have brought a flag."""
-        own = super().get_params(ctx)
-        first = next((i for i, param in enumerate(own) if param.param_type_name == "option"), len(own))
-        return [*own[:first], *self.data_options(), *own[first:]]
+        """The arguments, the data options, then the other options. Built at every call: a plugin may add a flag."""
+        params = super().get_params(ctx)
+        first = next((i for i, param in enumerate(params) if param.param_type_name == "option"), len(params))
+        return [*params[:first], *self.data_options(), *params[first:]]
 
     def data_options(self) -> list[Any]:
-        """One for each flag, split and option beside a flag, made by typer as any other."""
-        every = list(flags().values())
-        named = [(flag.name, flag.metavar, flag.help) for flag in every]
-        splits = [(split, "FILE[,FILE]", help) for split, help in self.splits.items()]
-        beside = [(option.name, option.metavar, option.help) for flag in every for option in flag.options]
+        """One option for each flag, split and option of a flag, built by typer like any other option."""
+        known = list(flags().values())
+        alternatives = {"recipe": "a recipe", "resume": "--resume"}
+        others = [text for name, text in alternatives.items() if any(param.name == name for param in self.params)]
+        heading = f"Data ({' or '.join([', '.join(['one of these', *others[:-1]]), *others[-1:]])} is required)"
+        rows = [(flag.name, flag.metavar, flag.help, False, heading) for flag in known] + [
+            *((name, "FILE[,FILE]", text, SPLIT_DEFAULTS[name], "Data options") for name, text in self.splits.items()),
+            *(
+                (option.name, option.metavar, option.help, option.default, "Data options")
+                for flag in known
+                for option in flag.options
+            ),
+        ]
+        options = {name: text_option(name, *row) for name, *row in rows}
 
         def data(**_: str | None) -> None: ...
 
-        options = {name: str_option(name, metavar, help) for name, metavar, help in (*named, *splits, *beside)}
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in options
         ]
         data.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        made = typer.Typer(add_completion=False)
-        made.command()(data)
-        command: Any = typer.main.get_command(made)
+        app = typer.Typer(add_completion=False)
+        app.command()(data)
+        command: Any = typer.main.get_command(app)
         return list(command.params)
 
     def invoke(self, ctx: Any) -> Any:
@@ -68,40 +189,44 @@ class DataCommand(TyperCommand):
         return super().invoke(ctx)
 
 
-def str_option(name: str, metavar: str, help: str) -> Any:
-    return Annotated[str | None, typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=help)]
+def text_option(name: str, metavar: str, help: str, default: str | bool, group: str) -> Any:
+    """The annotation of an option whose value is a string."""
+    option = typer.Option(
+        f"--{name.replace('_', '-')}", metavar=metavar, help=help, show_default=default, rich_help_panel=group
+    )
+    return Annotated[str | None, option]
 
 
 class TrainingCommand(DataCommand):
-    """A verb that trains on data: --valid and --test besides."""
+    """A verb that trains on data: it also has --valid and --test."""
 
     splits = SPLITS
 
 
-def parse_data(words: Mapping[str, str | None]) -> dict[str, Any]:
-    """What the options say, as the verbs take it in Python. Files of a split are named as the training data is."""
+def parse_data(values: Mapping[str, str | None]) -> dict[str, Any]:
+    """The data options, parsed into what the Python functions take. --valid and --test are parsed like the data."""
     known = flags()
-    given = {name: word for name, word in words.items() if word is not None}
-    readers: dict[str, Any] = {option.name: option.parse for flag in known.values() for option in flag.options}
-    readers |= {flag.name: flag.parse for flag in known.values()}
+    given = {name: value for name, value in values.items() if value is not None}
+    parsers: dict[str, Any] = {option.name: option.parse for flag in known.values() for option in flag.options}
+    parsers |= {flag.name: flag.parse for flag in known.values()}
     chosen = next((known[name] for name in given if name in known), None)
     if chosen is not None:
-        readers |= {option.name: option.parse for option in chosen.options}
-    readers |= dict.fromkeys(SPLITS, str if chosen is None else chosen.parse)
-    return {name: readers[name](word) for name, word in given.items()}
+        parsers |= {option.name: option.parse for option in chosen.options}
+    parsers |= dict.fromkeys(SPLITS, str if chosen is None else chosen.parse)
+    return {name: parsers[name](value) for name, value in given.items()}
 
 
-def tell_broken(broken: list[DataError]) -> bool:
-    """Name files that could not be read, where others could, as `cat` does; whether there are any."""
-    for error in broken:
+def print_errors(errors: list[DataError]) -> bool:
+    """Print an error for each file that could not be read, as `cat` does, and return whether there is any."""
+    for error in errors:
         print(f"error: {error}", file=sys.stderr)
-    return bool(broken)
+    return bool(errors)
 
 
-def incoming(arguments: list[str]) -> Iterator[list[str]]:
-    """The texts to work on, in chunks: the arguments, or whatever lines stdin has ready, so that output streams.
+def read_inputs(arguments: list[str]) -> Iterator[list[str]]:
+    """The input texts in chunks: the arguments, or the lines that stdin has ready, so that output streams.
 
-    When a line cannot be decoded, those before it are handed out first.
+    When a line cannot be decoded, the lines before it are yielded first.
     """
     from clearformer.data.sources import decode_line
 
@@ -109,9 +234,9 @@ def incoming(arguments: list[str]) -> Iterator[list[str]]:
         yield arguments
         return
     if sys.stdin is None:
-        raise ConfigError("there is nothing to read: stdin is closed", "give sentences as arguments")
+        raise ConfigError("there is no input: stdin is closed", "give the texts as arguments")
     if sys.stdin.isatty():
-        print("type a sentence a line; Ctrl-D ends", file=sys.stderr)
+        print("reading from the terminal: one text per line; Ctrl-D ends the input", file=sys.stderr)
     numbers = count(1)
     for lines in ready_lines(sys.stdin.buffer):
         chunk: list[str] = []
@@ -124,7 +249,7 @@ def incoming(arguments: list[str]) -> Iterator[list[str]]:
 
 
 def ready_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines of a stream, as many at a time as one read gives."""
+    """The lines of a stream, as many at a time as one read returns."""
     rest = b""
     while data := stream.read1(1 << 15):  # type: ignore[attr-defined]
         *lines, rest = (rest + data).split(b"\n")

@@ -6,70 +6,93 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json
+from clearformer.cli.options import Command, Device, Json
 
 
-@app.command()
+@app.command(cls=Command)
 def plot(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="FIGURE",
-            help="optimizers, gradients, positions, schedules, complexity, level-sets or batch-norm; for image models, "
-            "embeddings, rollout, grad-cam, filters, features or shifts; for text models, embeddings or attention.",
-        ),
-    ],
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that attention is shown for.")] = None,
+    name: Annotated[str, typer.Argument(metavar="FIGURE", help="Name of the figure, from the list above.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="Text for attention.", show_default="none"),
+    ] = None,
     model: Annotated[
         Path | None,
         typer.Option(
             "--model",
             "-m",
             metavar="MODEL",
-            help="A run folder: of an image model, or, for attention and with --texts, of a text model.",
+            help="Run folder or Hugging Face folder of an image model or a text model.",
+            show_default="none",
+            rich_help_panel="Model and data",
         ),
     ] = None,
     images: Annotated[
         list[Path],
-        typer.Option(metavar="PATH", help="An image, or a folder or file of images, as for training; repeatable."),
+        typer.Option(
+            metavar="PATH",
+            help="Image file, or a folder or file of images as for training; repeatable.",
+            show_default="none",
+            rich_help_panel="Model and data",
+        ),
     ] = [],  # noqa: B006
     texts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Texts for embeddings, one a line; or labelled texts, .tsv or .jsonl."),
+        typer.Option(
+            metavar="FILE",
+            help="Texts for embeddings: one per line, or labelled texts as .tsv or .jsonl.",
+            show_default="none",
+            rich_help_panel="Model and data",
+        ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A translation of the text.  [default: the model's own]")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Translation of TEXT, for the attention of a translator.",
+            show_default="the model's translation",
+            rich_help_panel="Model and data",
+        ),
     ] = None,
     layer: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Layer of grad-cam (default: the last) or features (the first); for attention its number (the last).",
+            help="Layer for grad-cam, features or attention.",
+            show_default="last; first for features",
+            rich_help_panel="Figure",
         ),
     ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Seed of the figures that need no model.", rich_help_panel="Figure"),
+    ] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file.  [default: FIGURE.png]")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=".png or .svg file to write.", show_default="FIGURE.png", rich_help_panel="Output"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Draw a figure of the notes, or of a model at work.
+    """Draw a figure of the notes or of a trained model.
 
-    The first seven figures are computed from a seed. Of an image model: its embeddings of images, the image regions
-    that it uses (rollout, grad-cam), its filters, its features, and the effect of shifts. Of a text model: its
-    embeddings of texts, and the attention of each head of a layer to a text. --json prints the numbers that are drawn.
+    Examples:
+      clearformer plot optimizers                                            # needs no model
+      clearformer plot gradients --out gradients.svg --json > gradients.json # with its values
+      clearformer plot attention --model runs/mine "A man rides a bike."
+      clearformer plot embeddings --model runs/photos --images photos/
+      clearformer plot embeddings --model all-MiniLM-L6-v2 --texts reviews.tsv
+      clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
 
-    \b
-    clearformer plot optimizers
-    clearformer plot gradients --out gradients.svg --json > gradients.json
-    clearformer plot attention --model runs/mine "A man rides a bike."
-    clearformer plot attention --model runs/mine --layer encoder.0 "A man rides a bike."
-    clearformer plot attention --model runs/book --layer 0 "To be or not to be"
-    clearformer plot embeddings --model runs/photos --images photos/
-    clearformer plot embeddings --model all-MiniLM-L6-v2 --texts reviews.tsv
-    clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
-    clearformer plot features --model runs/photos --images photo.jpg --layer stages.0.1
+    Without a model: optimizers, gradients, positions, schedules, complexity, level-sets and batch-norm.
+
+    For image models: embeddings of images, rollout and grad-cam (the image regions that a model uses), filters,
+    features (the feature maps of a layer) and shifts (the effect of moving the image).
+
+    For text models: embeddings of texts, and attention (every head of a layer). Layers of attention are numbers from 0,
+    or encoder.0 and so on for the encoder of a translator. --json prints the values that are drawn.
     """
     from json import dumps
 
@@ -77,7 +100,7 @@ def plot(
     from clearformer.verbs.plot import plot as draw
 
     with console.status(f"computing {name}, up to a minute"):
-        numbers = draw(
+        values = draw(
             name,
             out,
             seed,
@@ -89,4 +112,4 @@ def plot(
             layer=layer,
             device=device,
         )
-    print(dumps(numbers, ensure_ascii=False) if json else f"{numbers['picture']}: {numbers['title']}")
+    print(dumps(values, ensure_ascii=False) if json else f"{values['figure']}: {values['title']}")

@@ -5,23 +5,28 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model
+from clearformer.cli.options import Command, Device, Json, Model
 
 
-@app.command()
+@app.command(cls=Command)
 def repair(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that lacks a word.")],
-    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="How many to show.")] = 5,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence with a missing word.")],
+    n: Annotated[
+        int, typer.Option("--n", metavar="N", min=1, help="Number of repairs to print.", rich_help_panel="Output")
+    ] = 5,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Find the word that a sentence lacks, and its place.
+    """Find the missing word of a sentence and its position.
 
-    Columns: share among the fillings considered, log-probability, word, text.
+    Examples:
+      clearformer repair --model runs/ptb "The man the cart"
+      clearformer repair --model runs/bert --n 10 "The man the cart"
+      clearformer repair --model runs/ptb --json "The man the cart"   # with the position of the word
 
-    \b
-    clearformer repair --model runs/ptb "The man the cart"
+    Prints four columns, best first: probability among the repairs considered, log-probability, word, repaired text.
+    `clearformer fill` is for a blank whose position is known.
     """
     from json import dumps
 
@@ -32,4 +37,4 @@ def repair(
         print(dumps(rows, ensure_ascii=False))
         return
     for row in rows:
-        print(f"{row['share']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")
+        print(f"{row['probability']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")

@@ -5,37 +5,51 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, incoming
+from clearformer.cli.options import Command, Device, Json, Model, read_inputs
 
 
-@app.command()
+@app.command(cls=Command)
 def score(
     model: Model,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; else lines of stdin.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to rank.", show_default="read stdin")
+    ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the texts translate, when the model is a translator.")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Source sentence of the texts; required for translators.",
+            show_default="none",
+            rich_help_panel="Input",
+        ),
     ] = None,
     closed: Annotated[
         bool | None,
-        typer.Option("--closed/--open", help="Count that the text ends, or not.  [default: as it was trained]"),
+        typer.Option(
+            "--closed/--open",
+            help="Count the end-of-text token, or not.",
+            show_default="as in training",
+            rich_help_panel="Input",
+        ),
     ] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Rank texts by how likely a model finds them.
+    """Rank texts by their probability.
 
-    Columns: log-probability (natural), tokens, perplexity, text; the likeliest first. A masked model, such as BERT,
-    gives pseudo-log-likelihoods: each word judged with all the others in sight.
+    Examples:
+      clearformer score --model runs/ptb "The man pooled a cart" "The man pulled a cart"
+      clearformer score --model runs/ptb --json < sentences.txt
+      clearformer score --model runs/m30k --source "A dog." "Ein Hund." "Eine Katze."   # translations
 
-    \b
-    clearformer score --model runs/ptb "The man pooled a cart" "The man pulled a cart"
-    clearformer score --model runs/m30k --source "A dog." "Ein Hund." "Eine Katze."
+    Prints four columns, most probable first: log-probability (natural logarithm), tokens, perplexity, text. A masked
+    model, such as BERT, gives pseudo-log-likelihoods: the probability of each word given all the others.
     """
     from json import dumps
 
     from clearformer.verbs.score import score as rank
 
-    texts = [line for chunk in incoming(text or []) for line in chunk]
+    texts = [line for chunk in read_inputs(text or []) for line in chunk]
     rows = rank(model, texts, source=source, closed=closed, device=device)
     if json:
         print(dumps(rows, ensure_ascii=False))

@@ -7,52 +7,53 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Out, Set, TrainingCommand
+from clearformer.cli.options import Json, Out, RunDevice, Set, TrainingCommand
 
 
 @app.command(cls=TrainingCommand)
 def train(
     ctx: typer.Context,
-    recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe, a TOML file.")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
+    ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="A preset, such as transformer-small, or a kind of model."),
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="Preset, such as transformer-small, or architecture, such as gpt.",
+            show_default="chosen from the data",
+            rich_help_panel="Model and settings",
+        ),
     ] = None,
-    out: Out = None,
     settings: Set = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the training in --out.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the recipe, and write nothing.")] = False,
-    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the recipe and write nothing.", rich_help_panel="Run")
+    ] = False,
+    device: RunDevice = "auto",
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Train a model on your data.
 
-    Pairs make a translator, text a language model, labelled texts or images a classifier, recordings a speech
-    recogniser; images also an autoencoder.
+    Examples:
+      clearformer train --pairs train.tsv                              # a translator
+      clearformer train --text book.txt --model gpt                    # a language model
+      clearformer train --labels reviews.tsv --set train.steps=2000    # a text classifier
+      clearformer train --images photos/ --model resnet18 --dry-run    # print the recipe only
+      clearformer train recipes/multi30k-en-de.toml --out runs/m30k    # from a recipe
+      clearformer train --resume --out runs/m30k                       # after an interruption
 
-    Without a recipe, everything is chosen from the data and said. On text, --model may name a GPT, a recurrent network
-    (lstm, gru, rnn), a BERT or a T5; on pairs, bahdanau; on labelled texts, bigru or textcnn; on images, resnet18,
-    vgg11 and the like, or autoencoder and vae. A name without a size, such as gpt, leaves the size to be chosen. The
-    run folder is printed at the end.
+    Pairs train a translator, text a language model, labelled texts or words a classifier, images a classifier or an
+    autoencoder, recordings a speech recogniser.
 
-    \b
-    clearformer train --pairs train.tsv
-    clearformer train --pairs train.en,train.de --dry-run
-    clearformer train --pairs train.tsv --model bahdanau
-    clearformer train --text book.txt
-    clearformer train --text book.txt --model lstm
-    clearformer train --text book.txt --model bert
-    clearformer train --labels reviews.tsv
-    clearformer train --labels reviews.tsv --model bigru
-    clearformer train --labels names.conll
-    clearformer train --images photos/ --model resnet18
-    clearformer train --images photos/ --model autoencoder
-    clearformer train --images train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
-    clearformer train --recordings train.tsv
-    clearformer train recipes/speech-digits.toml
-    clearformer train recipes/multi30k-en-de.toml --set train.steps=8000
-    clearformer train --resume --out runs/m30k
-    torchrun --nproc-per-node 2 -m clearformer train recipes/multi30k-en-de.toml
+    Without a recipe, all settings are chosen from the data and printed. --model selects another architecture. For
+    pairs: transformer, bahdanau, t5. For text: gpt, lstm, gru, rnn, bert, t5. For labels: bert, bigru, textcnn. For
+    images: resnet18, vgg11, googlenet, alexnet, vit, autoencoder, vae. A name without a size, such as gpt, leaves the
+    size to be chosen. docs/recipes.md has more examples. Prints the run folder at the end.
     """
     from json import dumps
 
@@ -62,7 +63,8 @@ def train(
         chosen = verb.plan(recipe, model=model, settings=settings, device=device, **ctx.obj)
         verb.probe(chosen)
         print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
-        print(f"nothing is written; without --dry-run: {out or verb.default_folder(chosen)}", file=sys.stderr)
+        folder = out or verb.default_folder(chosen)
+        print(f"dry run: nothing is written; without --dry-run, the run folder is {folder}", file=sys.stderr)
         return
     report = verb.train(recipe, model=model, out=out, settings=settings, resume=resume, device=device, **ctx.obj)
     if report:

@@ -5,25 +5,26 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Device, Json, Model, tell_broken
+from clearformer.cli.options import Command, Device, Json, Model, print_errors
 from clearformer.errors import DataError
 
 
-@app.command()
+@app.command(cls=Command)
 def transcribe(
     model: Model,
     file: Annotated[list[str], typer.Argument(metavar="FILE", help="WAV files.")],
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Write down what is said in recordings, a line for each.
+    """Transcribe recordings.
 
-    With --json, every word comes with the seconds where it starts and ends. Files that cannot be read are named on
-    stderr and have no line.
+    Examples:
+      clearformer transcribe --model runs/digits call.wav
+      clearformer transcribe --model runs/digits recordings/*.wav > transcripts.txt
+      clearformer transcribe --model runs/digits --json recordings/*.wav   # with the times of the words
 
-    \b
-    clearformer transcribe --model runs/digits call.wav
-    clearformer transcribe --model runs/digits --json recordings/*.wav
+    Prints one line per recording. With --json, every word has its start and end in seconds. Files that cannot be read
+    are reported on stderr and have no line.
     """
     from json import dumps
 
@@ -36,5 +37,5 @@ def transcribe(
     else:
         for row in rows:
             print(row["text"])
-    if tell_broken(errors):
+    if print_errors(errors):
         raise typer.Exit(1)

@@ -5,45 +5,91 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Beam, Device, Json, LengthPenalty, incoming
+from clearformer.cli.options import Beam, Command, Device, Json, LengthPenalty, model_option, read_inputs
 
 if TYPE_CHECKING:
     from clearformer.handles.alignment import Alignment
     from clearformer.handles.translator import Translation
 
 
-@app.command()
+@app.command(cls=Command)
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; else lines of stdin.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Sentences.", show_default="read stdin")
+    ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="A run folder or the name of a bundled model."),
+        model_option("Input", "en-fr-small"),
     ] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    n_best: Annotated[int, typer.Option("--n-best", metavar="N", min=1, help="How many candidates, best first.")] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="Put score and log-probability before each.")] = False,
-    align: Annotated[bool, typer.Option("--align", help="Put source-target piece numbers after each.")] = False,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", min=0, help="Sample instead of searching; 1 is the model's own odds.")
+        float | None,
+        typer.Option(
+            metavar="T",
+            min=0,
+            help="Sample instead of searching; 1 leaves the probabilities unchanged.",
+            show_default="1 with --top-k or --top-p, otherwise search",
+            rich_help_panel="Sampling",
+        ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(metavar="K", min=0, help="Sample from the K likeliest pieces.")] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            min=0,
+            help="Sample from the K most probable tokens; 0 means all.",
+            show_default="all",
+            rich_help_panel="Sampling",
+        ),
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(metavar="P", min=0.01, max=1, help="Sample from the likeliest of mass P together.")
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0.01,
+            max=1,
+            help="Sample from the most probable tokens whose probabilities add up to P.",
+            show_default="1",
+            rich_help_panel="Sampling",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampling repeatable, line by line.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Seed for repeatable samples, whatever the batching.",
+            show_default="random",
+            rich_help_panel="Sampling",
+        ),
+    ] = None,
+    n_best: Annotated[
+        int,
+        typer.Option(
+            "--n-best", metavar="N", min=1, help="Translations per sentence, best first.", rich_help_panel="Output"
+        ),
+    ] = 1,
+    scores: Annotated[
+        bool,
+        typer.Option("--scores", help="Print score and log-probability before each.", rich_help_panel="Output"),
+    ] = False,
+    align: Annotated[
+        bool,
+        typer.Option("--align", help="Print the alignment after each: source-target token.", rich_help_panel="Output"),
+    ] = False,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Translate sentences, in order, as they come.
+    """Translate sentences.
 
-    Columns are divided by tabs. A blank line gives a blank line, or as many as --n-best.
+    Examples:
+      clearformer translate "I am a good boy."                             # with the bundled model
+      clearformer translate --model runs/m30k < english.txt > german.txt   # one sentence per line
+      clearformer translate --model runs/m30k --n-best 3 --scores "A man is riding a bike."
+      clearformer translate --model runs/m30k --top-k 10 --seed 1 "A man is riding a bike."
 
-    \b
-    clearformer translate "I am a good boy."
-    clearformer translate --model runs/m30k --n-best 3 --scores "A man is riding a bike."
-    clearformer translate --model runs/m30k --top-k 10 --seed 1 "A man is riding a bike."
-    clearformer translate --model runs/m30k < english.txt > german.txt
+    Prints one line per sentence, in order, as soon as it is translated. Columns are separated by tabs. A blank line is
+    translated as a blank line, repeated for --n-best. Alignments count tokens from 0.
     """
     from json import dumps
 
@@ -52,16 +98,16 @@ def translate(
     from clearformer.verbs.load import load_for
 
     translator: Translator = load_for("translate", model or DEFAULT, device)
-    wanted = {
+    options = {
         "beam": beam,
         "length_penalty": length_penalty,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
     }
-    settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     rows, first = [], 0
-    for chunk in incoming(text or []):
+    for chunk in read_inputs(text or []):
         candidates = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
         first += len(chunk)
         for source, translation in ((source, one) for source, some in zip(chunk, candidates) for one in some):
@@ -77,6 +123,7 @@ def translate(
 
 
 def as_row(source: str, translation: "Translation", alignment: "Alignment | None") -> dict[str, Any]:
+    """One translation as --json prints it. `source_pieces` and `target_pieces` are old names of the token keys."""
     row = {
         "source": source,
         "translation": translation.text,
@@ -85,5 +132,6 @@ def as_row(source: str, translation: "Translation", alignment: "Alignment | None
     }
     if alignment is None:
         return row
-    pieces = {"source_pieces": alignment.source, "target_pieces": alignment.target}
-    return {**row, **pieces, "links": alignment.links()}
+    tokens = {"source_tokens": alignment.source, "target_tokens": alignment.target}
+    old_names = {"source_pieces": alignment.source, "target_pieces": alignment.target}
+    return {**row, **tokens, **old_names, "links": alignment.links()}

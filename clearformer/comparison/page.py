@@ -1,8 +1,10 @@
-"""The results as one self-contained HTML page: the table, the figure as SVG, and the settings."""
+"""The results of a comparison as a self-contained HTML page: table, figure (SVG) and settings."""
 
 from collections.abc import Mapping
 from html import escape
 from typing import Any
+
+from clearformer.wording import listed
 
 STYLE = """
 body { font: 15px/1.5 sans-serif; color: #2b2d33; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
@@ -18,7 +20,7 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     seeds = [str(run["seed"]) for run in next(iter(results["runs"].values()))]
-    note = f"Means over the seeds {', '.join(seeds)}" if len(seeds) > 1 else f"Seed {seeds[0]}"
+    note = f"Means over seeds {listed(seeds)}" if len(seeds) > 1 else f"Seed {seeds[0]}"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -33,15 +35,15 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
 </tbody>
 </table>
 {svg[svg.index("<svg") :]}
-<p>{note}. Seconds to the goal are of training alone, at its median speed. Memory is the peak of the
-process, or on CUDA of its tensors.</p>
+<p>{note}. Seconds to the goal count training only, at its median speed. Memory is the peak of the
+process or, on CUDA, of its tensors.</p>
 <pre>{escape(settings)}</pre>
 </html>
 """
 
 
 def cells(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table as text, header first. A single seed has no standard deviation."""
+    """The table as text, header first. With a single seed there is no standard deviation."""
     goal, has_sd = results["goal"], all(row["sd"] is not None for row in results["table"])
     spread = ["± sd"] if has_sd else []
     header = ["", results["metric"], *spread, "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]

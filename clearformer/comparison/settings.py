@@ -1,11 +1,11 @@
-"""The settings of a comparison, a TOML file: the contenders, the seeds, and the budget of each training.
+"""The settings of a comparison, a TOML file: contenders, seeds, and the budget of each run.
 
 seeds = [0, 1, 2]
-goal = 30.0                   # a validation score; when each training first reaches it is reported
-bundled = 6000                # pairs of the bundled corpus, in place of the recipes' own data
+goal = 30.0                   # target value of the validation metric; the time to reach it is reported
+bundled = 6000                # number of pairs of the bundled corpus, instead of the data of the recipes
 
 [budget]
-steps = 2000                  # or tokens, or seconds; the same for every training
+steps = 2000                  # or tokens, or seconds; the same for every run
 
 [contenders]
 transformer = { recipe = "multi30k-en-de.toml" }
@@ -21,17 +21,17 @@ from clearformer.config import Config
 from clearformer.recipe import Recipe
 from clearformer.tables import read_toml
 
-ENDLESS = 10_000_000  # steps, where something else is the budget
+ENDLESS = 10_000_000  # steps, if the budget is tokens or seconds
 
 
 class Budget(Config):
-    steps: int | None = Field(None, ge=1)
-    tokens: int | None = Field(None, ge=1, description="target tokens; for a classifier, examples")
-    seconds: float | None = Field(None, gt=0, description="of training and validation")
+    steps: int | None = Field(None, ge=1, description="number of optimiser steps per run")
+    tokens: int | None = Field(None, ge=1, description="target tokens per run (examples for classifiers)")
+    seconds: float | None = Field(None, gt=0, description="seconds of training and validation per run")
 
     def model_post_init(self, _: object) -> None:
         if len(self.model_fields_set) != 1:
-            raise ValueError("give one of steps, tokens and seconds")
+            raise ValueError("give exactly one of steps, tokens and seconds")
 
     def settings(self) -> list[str]:
         """The budget in the form of --set."""
@@ -42,27 +42,39 @@ class Budget(Config):
 
 
 class Contender(Config):
-    recipe: Path = Field(description="a TOML file; its path starts from the folder of the comparison's")
-    settings: tuple[str, ...] = Field((), description='as --set takes them: "model.n_heads=1"')
+    recipe: Path = Field(description="path of a recipe, relative to the folder of the comparison file")
+    settings: tuple[str, ...] = Field(
+        (), description='list of settings in the form of --set, such as "model.n_heads=1"'
+    )
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^\w[\w .+-]*$")]  # also the name of a folder
+Name = Annotated[str, StringConstraints(pattern=r"^\w[\w .+-]*$")]  # also used as a folder name
 
 
 class CompareConfig(Config):
-    contenders: dict[Name, Contender] = Field(min_length=1)
-    budget: Budget
-    settings: tuple[str, ...] = Field((), description='of every contender, as --set takes them: "train.ema=0"')
-    seeds: tuple[int, ...] = Field((0,), min_length=1)
-    goal: float | None = Field(None, description="a validation score; when it is first reached is reported")
-    bundled: int | None = Field(None, ge=100, description="pairs of the bundled corpus to train on")
+    contenders: dict[Name, Contender] = Field(
+        min_length=1, description="recipes by name; a name has letters, digits, spaces and . + - _"
+    )
+    budget: Budget = Field(description="budget of each run: steps, tokens or seconds, as in budget.steps = 2000")
+    settings: tuple[str, ...] = Field(
+        (), description='settings of all contenders in the form of --set, such as "train.ema=0"'
+    )
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="list of seeds; each contender runs with every seed")
+    goal: float | None = Field(
+        None, description="target value of the validation metric; the time to reach it is reported"
+    )
+    bundled: int | None = Field(
+        None,
+        ge=100,
+        description="number of pairs of the bundled corpus to train on, instead of the data of the recipes",
+    )
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        return cls.parse(read_toml(path, "a comparison has lines such as: seeds = [0, 1, 2]"), str(path))
+        return cls.parse(read_toml(path, "a comparison has lines such as seeds = [0, 1, 2]"), str(path))
 
     def recipes(self, folder: Path, corpus: Path) -> dict[tuple[str, int], Recipe]:
-        """The recipe of each contender and seed. Paths start at `folder`; the bundled corpus is in `corpus`."""
+        """The recipe of each contender and seed. Paths are relative to `folder`; the bundled corpus is in `corpus`."""
         splits = [f"data.{split}={{path='{split}.tsv'}}" for split in ("train", "valid", "test")]
         data = [] if self.bundled is None else [f"data.root={corpus}", *splits]
         shared = [*self.settings, *data, *self.budget.settings()]

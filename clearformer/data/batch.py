@@ -1,8 +1,9 @@
-"""The values that leave this room.
+"""The batches that models read.
 
-Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch (pictures), SoundBatch (recordings).
+Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch (images), SoundBatch (recordings).
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -13,16 +14,16 @@ from torch import Tensor, nn
 IGNORE = -100  # the label of a position that is not predicted; torch's losses skip it by default
 
 
-def is_asked(labels: Tensor) -> Tensor:
-    """Where something is predicted: not where a class is IGNORE, or a value, which could be any number, is NaN."""
+def is_labelled(labels: Tensor) -> Tensor:
+    """True at positions with a label: a class other than IGNORE, or, in a regression, a value other than NaN."""
     return ~labels.isnan() if labels.is_floating_point() else labels != IGNORE
 
 
 class Tensors:
-    """The base of every batch, a frozen dataclass whose tensors travel together; its first field has B rows.
+    """Base class of all batches: a frozen dataclass of tensors that move together. Its first field has B rows.
 
-    `n_tokens`, what a loss is divided by, is counted once, while the labels are still on the host, and travels along:
-    reading it never makes the host wait for a device.
+    `n_tokens`, the divisor of the loss, is counted once, while the labels are still on the host, and stored with the
+    tensors: reading it never makes the host wait for a device.
     """
 
     n_tokens: int
@@ -31,18 +32,19 @@ class Tensors:
         return len(next(iter(vars(self).values())))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """The same batch on another device. Only pinned memory lets `non_blocking` overlap with computation."""
+        """The same batch on another device. `non_blocking` overlaps with computation only from pinned memory."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """The same batch in page-locked host memory; needs a CUDA device to be there."""
+        """The same batch in page-locked host memory; requires a CUDA device."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
-        """A batch of zeros, to look at shapes or to warm up.
+        """A batch of zeros, to inspect shapes or to warm up.
 
-        `length` is tokens, pixels per side of an image, or frames of a recording; only the last two have `channels`.
+        `length` is the number of tokens, of pixels per side of an image, or of frames of a recording; `channels` is
+        used for images and recordings only.
         """
         raise NotImplementedError
 
@@ -51,27 +53,27 @@ class Tensors:
         return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
 
     def _count(self, labels: Tensor | None) -> None:
-        """Fill in an `n_tokens` that was left out: the labels that are not IGNORE, or the rows where there are none."""
+        """Set `n_tokens` if it was omitted: the number of labels that are not IGNORE, or of rows without labels."""
         if self.n_tokens < 0:
-            object.__setattr__(self, "n_tokens", len(self) if labels is None else int(is_asked(labels).sum()))
+            object.__setattr__(self, "n_tokens", len(self) if labels is None else int(is_labelled(labels).sum()))
 
 
 @dataclass(frozen=True)
 class Batch(Tensors):
-    """Sentence pairs, padded to the longest of each side.
+    """Sentence pairs; sources and targets are each padded to the longest.
 
     source       (B, S) int64   x1 ... xm EOS, then padding
     source_mask  (B, S) bool    True at x1 ... xm EOS
-    target       (B, T) int64   BOS y1 ... yn, then padding: what the decoder reads
-    labels       (B, T) int64   y1 ... yn EOS, then IGNORE: what it should say next
-    n_tokens     int            labels that are not IGNORE
+    target       (B, T) int64   BOS y1 ... yn, then padding: the input of the decoder
+    labels       (B, T) int64   y1 ... yn EOS, then IGNORE: the tokens to predict
+    n_tokens     int            number of labels that are not IGNORE
     """
 
     source: Tensor
     source_mask: Tensor
     target: Tensor
     labels: Tensor
-    n_tokens: int = -1  # counted from the labels when left out
+    n_tokens: int = -1  # counted from the labels if omitted
 
     def __post_init__(self) -> None:
         self._count(self.labels)
@@ -86,27 +88,40 @@ class Batch(Tensors):
 class TextBatch(Tensors):
     """Running text for a model that reads from left to right.
 
-    tokens     (B, T) int64          x1 ... xT: what the model reads
-    labels     (B, T) int64          x2 ... xT+1: what it should say next; IGNORE where nothing is asked
-    documents  (B, T) int64 or None  positions with equal numbers may see each other; None: each row is one document
-    positions  (B, T) int64 or None  0, 1, 2 ... anew in each document; None: 0 ... T - 1 in each row
-    prefix     (B, T) bool or None   True at what all of its document may see, also from before; None: nothing is
-    goes_on    (B,) bool or None     rows that go on where this block's batch before ended; None: all begin anew
-    block      int                   which rows they are, where a step's rows are several blocks
-    n_tokens   int                   labels that are not IGNORE
+    tokens     (B, T) int64          x1 ... xT: the input
+    labels     (B, T) int64          x2 ... xT+1: the tokens to predict; IGNORE where nothing is predicted
+    documents  (B, T) int64 or None  document numbers; only positions with equal numbers may attend to each other
+                                     (None: each row is one document)
+    positions  (B, T) int64 or None  0, 1, 2 ..., restarting in each document (None: 0 ... T - 1 in each row)
+    context    (B, T) bool or None   True at tokens that the whole document may attend to, also from earlier positions:
+                                     the context of a prefix LM (None: no such tokens)
+    continues  (B,) bool or None     True for rows that continue the same row of this block's previous batch
+                                     (None: all rows start afresh)
+    block      int                   index of this block of rows, where a step consists of several blocks
+    n_tokens   int                   number of labels that are not IGNORE
     """
 
     tokens: Tensor
     labels: Tensor
     documents: Tensor | None = None
     positions: Tensor | None = None
-    prefix: Tensor | None = None
-    goes_on: Tensor | None = None
+    context: Tensor | None = None
+    continues: Tensor | None = None
     block: int = 0
-    n_tokens: int = -1  # counted from the labels when left out
+    n_tokens: int = -1  # counted from the labels if omitted
 
     def __post_init__(self) -> None:
         self._count(self.labels)
+
+    @property
+    def prefix(self) -> Tensor | None:
+        """Deprecated: `context`."""
+        return renamed(self.context, "TextBatch.prefix", "TextBatch.context")
+
+    @property
+    def goes_on(self) -> Tensor | None:
+        """Deprecated: `continues`."""
+        return renamed(self.continues, "TextBatch.goes_on", "TextBatch.continues")
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
@@ -116,16 +131,16 @@ class TextBatch(Tensors):
 
 @dataclass(frozen=True)
 class EncoderBatch(Tensors):
-    """Texts, or pairs of texts, for a model that reads them whole.
+    """Texts, or pairs of texts, for a model that reads them in both directions.
 
     tokens    (B, T) int64          CLS a1 ... am SEP, or CLS a1 ... am SEP b1 ... bn SEP, then padding
-    mask      (B, T) bool or None   True at real tokens; None: there is no padding
-    segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP; None: all 0
-    labels    (B, T) int64 or None  the token that belongs at each position that is asked for, IGNORE elsewhere; or,
-                                    in a regression, float: its value, NaN elsewhere
-    classes   (B,) int64 or float   each row's class, or its value in a regression; None where rows are not judged
-    asked     (n,) int64 or None    where labels are not IGNORE, of B · T places; found on the host, as n_tokens is
-    n_tokens  int                   labels that are not IGNORE; B where there are no labels
+    mask      (B, T) bool or None   True at tokens, False at padding (None: no padding)
+    segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP (None: all 0)
+    labels    (B, T) int64 or None  the correct token at positions to predict, IGNORE elsewhere; in a regression
+                                    float: the value of the position, NaN elsewhere
+    classes   (B,) int64 or float   the class of each row, or its value in a regression (None: rows have no labels)
+    labelled  (n,) int64 or None    indices of the labelled positions among all B · T; computed on the host, as n_tokens
+    n_tokens  int                   number of labels that are not IGNORE; B where there are no labels
     """
 
     tokens: Tensor
@@ -133,13 +148,18 @@ class EncoderBatch(Tensors):
     segments: Tensor | None = None
     labels: Tensor | None = None
     classes: Tensor | None = None
-    asked: Tensor | None = None
-    n_tokens: int = -1  # counted when left out
+    labelled: Tensor | None = None
+    n_tokens: int = -1  # counted if omitted
 
     def __post_init__(self) -> None:
         self._count(self.labels)
-        if self.labels is not None and self.asked is None:
-            object.__setattr__(self, "asked", is_asked(self.labels.flatten()).nonzero()[:, 0])
+        if self.labels is not None and self.labelled is None:
+            object.__setattr__(self, "labelled", is_labelled(self.labels.flatten()).nonzero()[:, 0])
+
+    @property
+    def asked(self) -> Tensor | None:
+        """Deprecated: `labelled`."""
+        return renamed(self.labelled, "EncoderBatch.asked", "EncoderBatch.labelled")
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
@@ -149,16 +169,16 @@ class EncoderBatch(Tensors):
 
 @dataclass(frozen=True)
 class ImageBatch(Tensors):
-    """Pictures of one size.
+    """Images of one size.
 
-    pixels    (B, C, H, W)   float, normalised: what a model reads; uint8, 0 ... 255: as they travel to the device
-    classes   (B,) int64     what each shows; None where nobody says
+    pixels    (B, C, H, W)   float and normalised: the input of a model; uint8, 0 ... 255: on the way to the device
+    classes   (B,) int64     the class of each image (None: no labels)
     n_tokens  int            B
     """
 
     pixels: Tensor
     classes: Tensor | None = None
-    n_tokens: int = -1  # counted when left out
+    n_tokens: int = -1  # counted if omitted
 
     def __post_init__(self) -> None:
         self._count(None)
@@ -172,16 +192,16 @@ class ImageBatch(Tensors):
 class SoundBatch(Tensors):
     """Recordings, padded to the longest.
 
-    sounds    (B, T, M) float        frames: what a model reads; (B, N) int16: samples, as they travel to the device
-    lengths   (B,) int64             frames, or samples, of each; beyond them are zeros
-    labels    (B, U) int64 or None   tokens of what is said, then IGNORE
-    n_tokens  int                    labels that are not IGNORE; B where there are no labels
+    sounds    (B, T, M) float        frames: the input of a model; (B, N) int16: samples on the way to the device
+    lengths   (B,) int64             number of frames, or samples, of each recording; zeros follow
+    labels    (B, U) int64 or None   tokens of the transcript, then IGNORE
+    n_tokens  int                    number of labels that are not IGNORE; B where there are no labels
     """
 
     sounds: Tensor
     lengths: Tensor
     labels: Tensor | None = None
-    n_tokens: int = -1  # counted when left out
+    n_tokens: int = -1  # counted if omitted
 
     def __post_init__(self) -> None:
         self._count(self.labels)
@@ -193,5 +213,11 @@ class SoundBatch(Tensors):
 
 
 def batch_class(model: nn.Module) -> type[Tensors]:
-    """The class of batches that a model reads. A model of the user's that does not say reads pairs."""
+    """The class of batches that a model reads: its attribute `batch_class`, or pairs if a user's model has none."""
     return getattr(model, "batch_class", Batch)
+
+
+def renamed(value: Tensor | None, old: str, new: str) -> Tensor | None:
+    """The value of a field that has a new name, with a warning."""
+    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)
+    return value

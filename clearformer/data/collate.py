@@ -1,8 +1,8 @@
-"""Rows to batches: which pairs travel together (TokenBatches), and how they are padded (pad_batch).
+"""Rows to batches: which pairs form a batch (TokenBatches), and how they are padded (pad_batch).
 
-Every pair of a batch is padded to the longest, on both sides, so pairs that travel together should be alike in both
-lengths. Sorting by one length leaves the other in disorder. A snake through the plane of lengths keeps neighbours
-close in both:
+Both sides of every pair are padded to the longest in the batch, so the pairs of a batch should have similar source and
+target lengths. Sorting by one length leaves the other in disorder. A snake through the plane of lengths keeps
+neighbours close in both:
 
     target
       ^   ┌──┐  ┌──┐        strips hold source lengths within a factor STRIP;
@@ -11,8 +11,8 @@ close in both:
       |   |  └──┘  └──
       └────────────────> source
 
-The snake is cut into batches wherever the next pair would pass the budget. On Multi30k English–German (10,000 BPE
-pieces) 2.2 % of all positions are padding at 2,048 tokens a side and 3.8 % at 4,096.
+The snake is cut into batches wherever the next pair would exceed the budget. On Multi30k English–German (10,000 BPE
+tokens) 2.2 % of all positions are padding at 2,048 tokens per side and 3.8 % at 4,096.
 """
 
 import numpy as np
@@ -22,18 +22,18 @@ from torch import Tensor
 from clearformer.data.batch import IGNORE, Batch
 from clearformer.data.store import Ragged
 
-STRIP = 1.15  # longest over shortest source in a strip; measured best between 1.1 and 1.2 at 2,048 to 16,384 tokens
+STRIP = 1.15  # longest / shortest source in a strip; measured best: 1.1 to 1.2 at 2,048 to 16,384 tokens
 
 
 class TokenBatches:
-    """Batches that hold a budget of tokens, alike in length; their order is a pure function of (seed, epoch).
+    """Batches of pairs of similar length within a token budget; their order is a pure function of (seed, epoch).
 
-    lengths (n, 2): tokens of each source and target without BOS and EOS, as `PairStore.lengths`.
+    lengths (n, 2): number of tokens of each source and target without BOS and EOS, as in `PairStore.lengths`.
     tokens: the budget. In every batch, B * S <= tokens and B * T <= tokens, padding, EOS and BOS included. A pair
-    that is longer than the budget is a batch of its own.
+    longer than the budget forms a batch alone.
 
-    Each epoch draws anew which of two equally long pairs comes first, where the strips begin and which way the snake
-    turns, then shuffles the batches; every pair occurs exactly once.
+    Each epoch draws at random the order of equally long pairs, where the strips begin and which way the snake turns,
+    then shuffles the batches; every pair occurs exactly once.
     """
 
     def __init__(self, lengths: np.ndarray, tokens: int, seed: int = 0) -> None:
@@ -41,7 +41,7 @@ class TokenBatches:
         self.tokens, self.seed = tokens, seed
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch in order, each an array of pair numbers."""
+        """The batches of one epoch in order, each an array of pair indices."""
         rng = np.random.default_rng((self.seed, epoch))
         order = rng.permutation(len(self.lengths))
         order = order[np.argsort(snake(self.lengths, rng)[order], kind="stable")]
@@ -51,27 +51,27 @@ class TokenBatches:
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
         """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
 
-        A last group that falls short is filled from the start of the epoch, so no rank is ever without a batch and
-        no pair goes unseen; those few pairs are seen twice.
+        An incomplete last group is filled with the first batches of the epoch, so that every rank has a batch and no
+        pair is skipped; the pairs of these batches occur twice.
         """
         return in_groups(self.epoch(epoch), group)
 
     def padding(self, epoch: int = 0) -> float:
-        """The share of positions, over both sides, that hold no token."""
+        """The fraction of positions, over both sides, that are padding."""
         return 1 - int(self.lengths.sum()) / sum(len(b) * int(self.lengths[b].max(0).sum()) for b in self.epoch(epoch))
 
     def fill(self, epoch: int = 0) -> float:
-        """The share of the budget, over both sides, that holds tokens, on average over the batches."""
+        """The fraction of the budget, over both sides, that is filled with tokens, averaged over the batches."""
         return int(self.lengths.sum()) / (2 * self.tokens * len(self.epoch(epoch)))
 
 
 def in_groups(batches: list[np.ndarray], group: int) -> list[list[np.ndarray]]:
-    """The batches in groups, the last filled up from the start."""
+    """The batches in groups; the last is filled up with the first batches."""
     return [[batches[j % len(batches)] for j in range(i, i + group)] for i in range(0, len(batches), group)]
 
 
 def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sort keys (n,) that lead along the snake drawn above: strip, then target, then source, turning at each end."""
+    """Sort keys (n,) along the snake drawn above: by strip, then target, then source, turning at each end."""
     source, target = lengths.astype("int64").T
     width = lengths.max() + 1
     strip = np.floor(np.log(source) / np.log(STRIP) + rng.random()).astype("int64")
@@ -80,10 +80,11 @@ def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def cut(longest: np.ndarray, tokens: int) -> list[int]:
-    """Where batches begin, the first excepted: as many rows as fit, rows * longest <= tokens, but at least one.
+    """Where each batch but the first begins: as many rows as fit, rows * longest <= tokens, but at least one.
 
-    longest (n,): the longer side of each row, in order. One round a batch, not a row: a batch that opens with a row
-    of length l has at most tokens / l rows, and a running maximum over those finds the first that does not fit.
+    longest (n,): the length of the longer side of each row, in order. The loop runs once per batch, not per row: a
+    batch whose first row has length l has at most tokens / l rows, and a running maximum over them finds the first row
+    that does not fit.
     """
     cuts, start = [], 0
     while start < len(longest):
@@ -95,7 +96,7 @@ def cut(longest: np.ndarray, tokens: int) -> list[int]:
 
 
 def pad_batch(source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: int) -> Batch:
-    """Add BOS and EOS, pad, and build the labels: the target moved one place to the left."""
+    """Add BOS and EOS, pad, and build the labels: the target shifted left by one position."""
     ids, mask = pad_source(source, pad_id, eos_id)
     T = int(target.lengths.max()) + 1
     inputs = np.full((len(target.lengths), T), bos_id, "int64")  # (B, T)
@@ -107,7 +108,7 @@ def pad_batch(source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: 
 
 
 def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor]:
-    """The encoder's half of a batch, which is all that decoding needs: ids (B, S) ending with EOS, mask (B, S)."""
+    """The encoder input of a batch, all that decoding needs: ids (B, S) ending with EOS, mask (B, S)."""
     S = int(source.lengths.max()) + 1
     ids = spread(source, S, pad_id)  # (B, S)
     ids[np.arange(len(ids)), source.lengths] = eos_id
@@ -116,7 +117,8 @@ def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor
 
 
 def spread(rows: Ragged, width: int, fill: float) -> np.ndarray:
-    """Ragged rows as the left part of a table (B, width) of `fill`. A boolean index visits the table row by row."""
+    """Ragged rows as a table (B, width), filled up with `fill` on the right."""
+    # A boolean index visits the table row by row.
     table = np.full((len(rows.lengths), width), fill, rows.flat.dtype if rows.flat.dtype.kind == "f" else "int64")
     table[np.arange(width) < rows.lengths[:, None]] = rows.flat
     return table

@@ -1,7 +1,7 @@
-"""[data]: which files a training reads, what is left out of them, and what is held out for validation and test.
+"""[data]: the files of a run, the examples to drop from them, and those held out for validation and test.
 
-One class for each kind of data. Which one a recipe has follows from its objective: pairs for translation, text for
-language modelling, labelled texts for classification, recordings for speech. That of pictures is in images.py.
+Each type of data has a class here; the objective of a recipe determines which one it uses: pairs for translation, text
+for language modelling, labelled texts for classification, recordings for speech. The class for images is in images.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,61 +23,68 @@ from clearformer.data.text import TextSource
 
 
 class Corpora(Config):
-    """What every [data] has: three splits, of which only the first must be there. Each class names its sources."""
+    """The keys common to every [data] table: three splits; only `train` is required."""
 
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
 
     train: Any
     valid: Any = None
     test: Any = None
-    root: Path = Field(Path(), description="the folder that paths start from; where the command runs, if not given")
-    held_out: float | None = Field(None, gt=0, lt=1, description="share kept for validation when there is no valid set")
-    held_out_test: float = Field(0.0, ge=0, lt=1, description="share kept for the test when there is no test set")
+    root: Path = Field(Path(), description="folder that relative paths start from; default: the current folder")
+    held_out: float | None = Field(
+        None, gt=0, lt=1, description="fraction of the training data held out for validation if `valid` is not set"
+    )
+    held_out_test: float = Field(
+        0.0, ge=0, lt=1, description="fraction of the training data held out for the test if `test` is not set"
+    )
 
     def edges(self, split: str) -> tuple[float, float]:
-        """Between which places (data/split.py) an example of the training files belongs to a split."""
+        """The interval of places (see split.py) of the training examples that belong to a split."""
         valid = (self.held_out or 0.1) if self.valid is None else 0.0
         test = self.held_out_test if self.test is None else 0.0
         return {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}[split]
 
     def source(self, split: str) -> Any:
-        """The corpus of a split, its paths completed; None if it has none of its own."""
-        found = getattr(self, split)
-        if found is None:
+        """The source of a split with paths resolved against `root`; None if the split has no files."""
+        source = getattr(self, split)
+        if source is None:
             return None
-        path = found.path
-        return found.changed(path=tuple(self.root / p for p in path) if isinstance(path, tuple) else self.root / path)
+        path = source.path
+        return source.changed(path=tuple(self.root / p for p in path) if isinstance(path, tuple) else self.root / path)
 
 
 class PairCorpora(Corpora):
-    """[data] of a translator."""
+    """[data] for translation."""
 
     train: PairSource
     valid: PairSource | None = None
     test: PairSource | None = None
-    prefix: str = Field("", description="the task's name, put before every source: translate English to German:")
+    prefix: str = Field(
+        "", description="task prefix, placed before every source, such as `translate English to German:`"
+    )
     filter: Filter = Filter()
 
     def fraction(self, n_pairs: int) -> float:
-        """How much of n pairs to hold out: 2 %, but at least 500 pairs if that is at most 10 %, and at most 2,000."""
+        """The fraction to hold out: 2 %, but at least 500 pairs (if this is at most 10 %) and at most 2,000 pairs."""
         return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
 
 
 class TextCorpora(Corpora):
-    """[data] of text: files, and how much of it is read at a time."""
+    """[data] for running text."""
 
     train: TextSource
     valid: TextSource | None = None
     test: TextSource | None = None
-    length: int | None = Field(None, gt=0, description="tokens read at a time; model.max_length when not given")
+    length: int | None = Field(None, gt=0, description="tokens per window; default: model.max_length")
 
     def read(self, split: str) -> Iterator[str]:
-        """The documents of a split: those of its own files, or those held out of the training files.
+        """The documents of a split: from its files, or held out from the training files.
 
-        A book is held out by its last pages, a collection by whole documents, which their text chooses.
+        Of a file that is one document, such as a book, the last part is held out. Of a file with many documents, whole
+        documents are held out, chosen by a hash of their text.
         """
-        if (own := self.source(split)) is not None and split != "train":
-            yield from own.read()
+        if (split_source := self.source(split)) is not None and split != "train":
+            yield from split_source.read()
             return
         valid = (self.held_out or 0.1) if self.valid is None else 0.0
         test = self.held_out_test if self.test is None else 0.0
@@ -94,54 +101,62 @@ class TextCorpora(Corpora):
 
 
 class StreamCorpora(TextCorpora):
-    """[data] of a language model."""
+    """[data] for language modelling."""
 
     joined: bool = Field(
-        False, description="a document may look back at those before it: for the lines of one text, such as PTB's"
+        False, description="whether documents attend to earlier ones, for files whose lines are one text, such as PTB"
     )
 
 
 class SentenceCorpora(TextCorpora):
-    """[data] of a model that reads sentences, such as BERT."""
+    """[data] for models that are trained on sentences, such as BERT."""
 
-    sentences: Cut = Field("line", description="what one sentence is: a line, or what ends with a mark such as . ! ?")
+    sentences: Cut = Field(
+        "line", description="end of a sentence: `line`, the end of a line; `mark`, a mark such as . ! ? before a space"
+    )
 
 
-class JudgedCorpora(Corpora):
-    """[data] of what is judged, text by text or word by word."""
+class LabelledCorpora(Corpora):
+    """[data] for labelled texts or labelled words."""
 
-    regression: bool = Field(False, description="labels are numbers to come close to, not classes")
-    limit: int | None = Field(None, gt=0, description="train on so many examples, drawn by train.seed: learning curves")
-    max_tokens: int | None = Field(None, gt=0, description="longest row; longer texts are cut. model.base.max_length")
+    regression: bool = Field(False, description="whether labels are numeric values to predict, not classes")
+    limit: int | None = Field(
+        None, gt=0, description="number of training examples, drawn by train.seed, for learning curves; default: all"
+    )
+    max_tokens: int | None = Field(
+        None,
+        gt=0,
+        description="maximum tokens per row; longer texts are truncated; default: max_length of the base",
+    )
 
     def read(self, split: str, seed: int = 0, training_file: Sequence[Any] | None = None) -> list[Any]:
-        """The examples of a split: those of its own file, or those held out of the training file by their text.
+        """The examples of a split: from its file, or held out from the training file by a hash of their text.
 
-        Examples with the same text, the first of a pair, land on one side. `limit` takes the first ones of a shuffle,
-        so that fewer are some of the more; what is held out for validation and test stays the same. `training_file`
-        has all examples of the training file, if it was read before.
+        Examples with the same text (the first text of a pair) belong to the same split. `limit` takes the first
+        examples of a shuffle, so that a smaller limit selects a subset of a larger one; the validation and test
+        examples do not depend on it. `training_file` holds all examples of the training file if it was read before.
         """
-        if (own := self.source(split)) is not None and split != "train":
-            return list(own.read())
+        if (split_source := self.source(split)) is not None and split != "train":
+            return list(split_source.read())
         start, end = self.edges(split)
-        every = self.source("train").read() if training_file is None else training_file
-        examples = [example for example in every if start <= place(example.texts[0]) < end]
+        candidates = self.source("train").read() if training_file is None else training_file
+        examples = [example for example in candidates if start <= place(example.texts[0]) < end]
         if split == "train" and self.limit is not None:
             order = np.random.default_rng(seed).permutation(len(examples))
             examples = [examples[i] for i in order[: self.limit]]
         return examples
 
 
-class LabelCorpora(JudgedCorpora):
-    """[data] of a classifier of texts."""
+class LabelCorpora(LabelledCorpora):
+    """[data] for text classification."""
 
     train: LabelSource
     valid: LabelSource | None = None
     test: LabelSource | None = None
 
 
-class TagCorpora(JudgedCorpora):
-    """[data] of a classifier of words."""
+class TagCorpora(LabelledCorpora):
+    """[data] for the classification of words (tagging)."""
 
     train: TagSource
     valid: TagSource | None = None
@@ -149,15 +164,15 @@ class TagCorpora(JudgedCorpora):
 
 
 class SpeechCorpora(Corpora):
-    """[data] of speech to text."""
+    """[data] for speech recognition."""
 
     train: RecordingSource
     valid: RecordingSource | None = None
     test: RecordingSource | None = None
 
     def read(self, split: str) -> list[Recording]:
-        """The recordings of a split: those of its own list, or those held out of the training list by their names."""
-        if (own := self.source(split)) is not None and split != "train":
-            return list(own.read())
+        """The recordings of a split: from its list, or held out from the training list by a hash of the file name."""
+        if (split_source := self.source(split)) is not None and split != "train":
+            return list(split_source.read())
         start, end = self.edges(split)
-        return [found for found in self.source("train").read() if start <= place(found.path.name) < end]
+        return [recording for recording in self.source("train").read() if start <= place(recording.path.name) < end]

@@ -1,7 +1,7 @@
-"""A picture of any shape and mode as uint8 (C, size, size), the way [image] says; and many of them, on all cores.
+"""Fit images of any shape and mode into uint8 (C, size, size) as set by [image], many in parallel on all cores.
 
-crop       the largest square in the middle          pad        all of it, between black bars
-stretch    all of it, out of proportion
+crop       the largest square in the middle          pad        the whole image, with black bars
+stretch    the whole image, with its proportions changed
 """
 
 from collections.abc import Generator, Iterable
@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
-from clearformer.data.images import Picture
+from clearformer.data.images import ImageFile
 from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import DataError
 
-CHUNK = 256  # pictures decoded at a time
+CHUNK = 256  # images decoded at a time
 MODES = {1: "L", 3: "RGB"}
 
 
@@ -25,7 +25,7 @@ def fitted(image: Image.Image, config: ImageConfig) -> np.ndarray:
     """uint8 (C, size, size)."""
     assert config.size is not None
     assert config.channels is not None
-    square, how = (config.size, config.size), Image.Resampling.BILINEAR
+    square, method = (config.size, config.size), Image.Resampling.BILINEAR
     if image.mode != MODES[config.channels]:
         image = image.convert(MODES[config.channels])
     if config.margin:
@@ -34,18 +34,18 @@ def fitted(image: Image.Image, config: ImageConfig) -> np.ndarray:
     if image.size != square:
         match config.fit:
             case "crop":
-                image = ImageOps.fit(image, square, how)
+                image = ImageOps.fit(image, square, method)
             case "pad":
-                image = ImageOps.pad(image, square, how)
+                image = ImageOps.pad(image, square, method)
             case "stretch":
-                image = image.resize(square, how)
+                image = image.resize(square, method)
     return np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
 
 
 class Fitted(NamedTuple):
-    """A picture's pixels uint8 (C, size, size), its label, and its place in [0, 1), by which it may be held out.
+    """An image's pixels uint8 (C, size, size), its label, and its place in [0, 1), which decides its split.
 
-    The place comes from the pixels as they were, so that copies of a picture land on one side, whatever [image] says.
+    The place is computed from the pixels of the file, so that copies of an image belong to one split for any [image].
     """
 
     pixels: np.ndarray
@@ -53,21 +53,21 @@ class Fitted(NamedTuple):
     place: float
 
 
-def fit_all(pictures: Iterable[Picture], config: ImageConfig, broken: list[str]) -> Generator[Fitted]:
-    """In order. Those that cannot be read are left out, and what is wrong with them is added to `broken`."""
+def fit_all(images: Iterable[ImageFile], config: ImageConfig, broken: list[str]) -> Generator[Fitted]:
+    """The images in order. Unreadable ones are skipped, and their error messages added to `broken`."""
 
-    def fit(picture: Picture) -> Fitted | DataError:
+    def fit(file: ImageFile) -> Fitted | DataError:
         try:
-            image = picture.open()
+            image = file.open()
         except DataError as error:
             return error
-        return Fitted(fitted(image, config), picture.label, place(image.tobytes()))
+        return Fitted(fitted(image, config), file.label, place(image.tobytes()))
 
-    rest = iter(pictures)
+    rest = iter(images)
     with ThreadPoolExecutor() as pool:
         while chunk := list(islice(rest, CHUNK)):
-            for found in pool.map(fit, chunk):
-                if isinstance(found, DataError):
-                    broken.append(found.message)
+            for outcome in pool.map(fit, chunk):
+                if isinstance(outcome, DataError):
+                    broken.append(outcome.message)
                 else:
-                    yield found
+                    yield outcome

@@ -1,9 +1,9 @@
-"""Pictures on disk as a training reads them, memory-mapped: bytes of one size, and what each shows.
+"""Prepared images on disk, memory-mapped: pixels of one size, and the class of each image.
 
     classes  (n,) int64
     pixels   (n, C, size, size) uint8
 
-The metadata carries each channel's mean and spread, of 0 … 1, over all pixels.
+The metadata holds the mean and standard deviation of each channel over all pixels, scaled to 0 … 1.
 """
 
 import json
@@ -15,12 +15,13 @@ import torch
 
 from clearformer.data.batch import ImageBatch
 from clearformer.data.store import MARK, Store
-from clearformer.data.tensor_file import Kind, TensorFileWriter
+from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
 
 
 class ImageStore(Store):
     SIDES = ()
-    KIND = "pictures 1"
+    KIND = "pictures 1"  # as older versions wrote it
+    CONTENT = "images"
 
     @classmethod
     def tensors(cls) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ class ImageStore(Store):
 
     @property
     def pixels(self) -> np.ndarray:
-        """A view of the mapped file."""
+        """uint8 (n, C, size, size), a view of the mapped file."""
         return self._flat[1]
 
     @property
@@ -51,15 +52,15 @@ class ImageStore(Store):
 
 
 class ImageWriter:
-    """Streams pictures into a store; `path` appears at the end of the block, whole, or not at all."""
+    """Streams images into a store. `path` appears complete at the end of the `with` block, or not at all."""
 
     def __init__(self, path: Path, channels: int, size: int) -> None:
-        kinds = {"classes": Kind("int64"), "pixels": Kind("uint8", (channels, size, size))}
-        self.file = TensorFileWriter(path, kinds, {MARK: ImageStore.KIND})
-        self.sums = np.zeros((2, channels), "int64")  # Σ x and Σ x², exactly
+        specs = {"classes": TensorSpec("int64"), "pixels": TensorSpec("uint8", (channels, size, size))}
+        self.file = TensorFileWriter(path, specs, {MARK: ImageStore.KIND})
+        self.sums = np.zeros((2, channels), "int64")  # Σ x and Σ x² per channel, exact
 
     def add(self, pixels: np.ndarray, k: int) -> None:
-        """One picture uint8 (C, size, size), of class k."""
+        """One image uint8 (C, size, size), of class k."""
         self.file.append("pixels", pixels[None])
         self.file.append("classes", np.array([k]))
         flat = pixels.reshape(len(pixels), -1).astype("int64")
@@ -70,11 +71,11 @@ class ImageWriter:
 
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of each channel, of 0 … 1, over all pixels so far. There must be some."""
-        size = self.file.kinds["pixels"].row[1]
+        """Mean and standard deviation of each channel over all pixels so far, scaled to 0 … 1. At least one image."""
+        size = self.file.specs["pixels"].row[1]
         mean, square = self.sums / (len(self) * size**2)
         variance = square - mean**2
-        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # a channel that never changes has none to divide by
+        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # 1 for a constant channel, which cannot be divided by 0
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
 
     def __enter__(self) -> Self:

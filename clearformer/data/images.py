@@ -1,11 +1,11 @@
-"""Labelled pictures: files to pictures, each decoded when its pixels are asked for, and not before.
+"""Files to images with labels. An image is decoded only when its pixels are needed.
 
-ImageSource(path="photos")                        photos/<class>/*.jpg, .png and whatever else Pillow reads
-ImageSource(path="album")                         album/*.jpg, without folders: all of one class, `picture`
-ImageSource(path="train-images-idx3-ubyte.gz")    idx, as MNIST has it, its labels beside it: train-labels-idx1-…
-ImageSource(path="digits.npz")                    arrays `images` (n, Y, X) or (n, Y, X, 3), uint8, and `labels` (n,)
-ImageSource(path="train.parquet")                 columns `image`, a file's bytes, and `label`, as Hugging Face has
-AlbumSource(path="pictures.npz")                  the same, where labels may be missing: `picture` again
+ImageSource(path="photos")                        photos/<class>/*.jpg, .png and every other format of Pillow
+ImageSource(path="album")                         album/*.jpg without subfolders: every image has the class `image`
+ImageSource(path="train-images-idx3-ubyte.gz")    the idx format of MNIST, with labels in train-labels-idx1-ubyte.gz
+ImageSource(path="digits.npz")                    uint8 array `images` (n, Y, X) or (n, Y, X, 3), and `labels` (n,)
+ImageSource(path="train.parquet")                 columns `image` (encoded files) and `label`, as on Hugging Face
+UnlabelledImageSource(path="images.npz")          the same, with optional labels; without them the class is `image`
 """
 
 import gzip
@@ -24,171 +24,176 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.data.corpora import Corpora
-from clearformer.data.sources import require_file, some
+from clearformer.data.sources import non_empty, require_file
 from clearformer.errors import DataError, MachineError, suggest
+from clearformer.wording import count
 
 try:
     from PIL import Image, ImageOps
 except ModuleNotFoundError:
-    raise MachineError("pictures need Pillow, which is not installed", "pip install 'clearformer[images]'") from None
+    raise MachineError(
+        "Pillow, which is required for images, is not installed", "pip install 'clearformer[images]'"
+    ) from None
 
 
-UNTOLD = "picture"  # what a picture shows of which nobody says more
-SEVERAL = ("idx3-ubyte", ".npz", ".parquet")  # how the names of files end that hold many pictures
+UNLABELLED = "image"  # the class of images without labels
+MULTI_IMAGE_SUFFIXES = ("idx3-ubyte", ".npz", ".parquet")  # files that contain many images
+SUPPORTED = "supported: a folder of images, or a file that ends in idx3-ubyte, .npz or .parquet"
 
 
-class Picture(NamedTuple):
-    """A picture not yet decoded: where it lies, what it shows, and how to get at it."""
+class ImageFile(NamedTuple):
+    """An image that is not decoded yet: its name for messages, its label, and a function that decodes it."""
 
     name: str
     label: str
     open: Callable[[], Image.Image]
-    """Raises a DataError that names it, if it is damaged."""
+    """Raises a DataError with the name of the image if it is damaged."""
 
 
 class ImageSource(Config):
-    """Where labelled pictures lie and how to read them."""
+    """The path of labelled images, and how to read them."""
 
     needs_labels: ClassVar[bool] = True
 
-    path: Path = Field(description="a folder of class folders, or an idx, .npz or .parquet file")
-    names: tuple[str, ...] | None = Field(None, description="of the classes, where files number them from 0")
-    image: str | None = Field(None, description="the array or column of pictures: images in .npz, image in .parquet")
-    label: str | None = Field(None, description="the same of their labels: labels in .npz, label in .parquet")
+    path: Path = Field(description="folder with one subfolder per class, or an idx, .npz or .parquet file")
+    names: tuple[str, ...] | None = Field(None, description="names of the classes, for files that number them from 0")
+    image: str | None = Field(
+        None, description="array or column of the images; default: `images` in .npz, `image` in .parquet"
+    )
+    label: str | None = Field(
+        None, description="array or column of the labels; default: `labels` in .npz, `label` in .parquet"
+    )
 
-    def read(self) -> Generator[Picture]:
-        """The pictures in order. A wrong path or kind is refused at once."""
-        kind = self.path.name.removesuffix(".gz")
+    def read(self) -> Generator[ImageFile]:
+        """The images in order. A wrong path or an unsupported file type raises at once."""
+        name = self.path.name.removesuffix(".gz")
         if self.path.is_dir():
-            what = "picture, in a folder named after its class" if self.needs_labels else "picture"
-            return some(self.path, read_folder(self.path), what)
+            what = "image, in a folder named after its class" if self.needs_labels else "image"
+            return non_empty(self.path, read_folder(self.path), what)
         require_file(self.path)
         is_strict = self.needs_labels or self.label is not None
-        if "idx3-ubyte" in kind:
+        if "idx3-ubyte" in name:
             arrays = read_labelled_idx(self.path, is_strict)
-        elif kind.endswith(".npz"):
+        elif name.endswith(".npz"):
             arrays = read_npz(self.path, self.image or "images", self.label or "labels", is_strict)
-        elif kind.endswith(".parquet"):
+        elif name.endswith(".parquet"):
             columns = read_parquet(self.path, self.image or "image", self.label or "label", is_strict)
-            return some(self.path, self._named(columns, decode), "picture")
+            return non_empty(self.path, self._named(columns, decode), "image")
         else:
-            raise DataError(
-                f"{self.path}: pictures are not read from such a file",
-                "name a folder with a folder for each class, or an idx3-ubyte, .npz or .parquet file",
-            )
+            raise DataError(f"{self.path}: unsupported file type", SUPPORTED)
         check_arrays(self.path, *arrays)
-        return some(self.path, self._named(zip(*arrays), lambda pixels, _: Image.fromarray(pixels)), "picture")
+        return non_empty(self.path, self._named(zip(*arrays), lambda pixels, _: Image.fromarray(pixels)), "image")
 
     def classes(self) -> list[str]:
-        """In the order of a model's scores: the names that are given, or numbers, or else folders, in order."""
+        """The classes in the order of a model's logits: `names` if set, otherwise the sorted labels, numbers first."""
         if self.names is not None:
             return list(self.names)
-        found = {picture.label for picture in self.read()}
-        return sorted(found, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
+        labels = {image.label for image in self.read()}
+        return sorted(labels, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
 
-    def _named(self, rows: Iterable[tuple[Any, Any]], make: Callable[[Any, str], Image.Image]) -> Generator[Picture]:
+    def _named(self, rows: Iterable[tuple[Any, Any]], make: Callable[[Any, str], Image.Image]) -> Generator[ImageFile]:
         for i, (content, label) in enumerate(rows):
             if self.names is not None and not (str(label).isdecimal() and int(label) < len(self.names)):
                 raise DataError(
-                    f"{self.path} has a class {label}, and there are {len(self.names)} names",
-                    "name all, in the order of their numbers; classes that have names already need no others",
+                    f"{self.path}: class {label} is not among the {count(len(self.names), 'name')} in `names`",
+                    "list all classes in `names`, in the order of their numbers; remove `names` if labels are names",
                 )
             name = f"{self.path}[{i}]"
-            told = str(label) if self.names is None else self.names[int(label)]
-            yield Picture(name, told, partial(make, content, name))
+            class_name = str(label) if self.names is None else self.names[int(label)]
+            yield ImageFile(name, class_name, partial(make, content, name))
 
 
-class AlbumSource(ImageSource):
-    """Where pictures lie, with labels or without: enough for a network that asks for none."""
+class UnlabelledImageSource(ImageSource):
+    """The path of images with or without labels, for models that do not need labels, such as autoencoders."""
 
     needs_labels = False
 
 
 class ImageCorpora(Corpora):
-    """[data] of pictures."""
+    """[data] for images."""
 
     train: ImageSource
     valid: ImageSource | None = None
     test: ImageSource | None = None
 
     def source(self, split: str) -> Any:
-        """Classes are called in all splits as they are in training."""
-        found = super().source(split)
-        return found if found is None or found.names else found.changed(names=self.train.names)
+        """As in the base class. Splits without `names` use those of the training data."""
+        source = super().source(split)
+        return source if source is None or source.names else source.changed(names=self.train.names)
 
     def split_of(self, place: float) -> str:
-        """Where a picture of the training source belongs, by its place in [0, 1)."""
+        """The split of an image of the training source, by its place in [0, 1)."""
         return next(split for split in self.splits if self.edges(split)[0] <= place < self.edges(split)[1])
 
 
-class AlbumCorpora(ImageCorpora):
-    """[data] of an autoencoder."""
+class UnlabelledImageCorpora(ImageCorpora):
+    """[data] for an autoencoder."""
 
-    train: AlbumSource
-    valid: AlbumSource | None = None
-    test: AlbumSource | None = None
+    train: UnlabelledImageSource
+    valid: UnlabelledImageSource | None = None
+    test: UnlabelledImageSource | None = None
 
 
-def read_folder(folder: Path) -> Generator[Picture]:
-    """<class>/**/*: every file that Pillow knows by its ending, in the order of names.
+def read_folder(folder: Path) -> Generator[ImageFile]:
+    """<class>/**/*: every file with a suffix that Pillow supports, sorted by name.
 
-    A folder without folders is one class.
+    The images of a folder without subfolders have the class UNLABELLED.
     """
     known = Image.registered_extensions()
     places = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    for place, label in [(place, place.name) for place in places] or [(folder, UNTOLD)]:
+    for place, label in [(place, place.name) for place in places] or [(folder, UNLABELLED)]:
         for path in sorted(place.rglob("*")):
             if path.suffix.lower() in known and not path.name.startswith("."):
-                yield Picture(str(path), label, partial(decode, path, str(path)))
+                yield ImageFile(str(path), label, partial(decode, path, str(path)))
 
 
 def decode(file: Path | bytes, name: str) -> Image.Image:
-    """A path, or a file's bytes; whole and the right way up."""
+    """Decode a file, given by its path or its bytes, completely and in the orientation of its EXIF data."""
     try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
             return plain(ImageOps.exif_transpose(image))
     except Exception as error:  # a damaged file can make a decoder raise anything
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged, or no picture"
-        raise DataError(f"{name} cannot be read: {reason}", "copy it again, or leave it out") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged or not an image"
+        raise DataError(f"{name} cannot be read: {reason}", "copy it again, or remove it") from None
 
 
 def plain(image: Image.Image) -> Image.Image:
-    """In 8 bits: Pillow would make all greys of 16 bits above 255 white. LAB it converts to colours, not to greys."""
+    """The image in 8 bits: Pillow would clip 16-bit greys at 255. LAB becomes RGB: Pillow cannot convert it to grey."""
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) >> 8).astype("uint8"))
     return image.convert("RGB") if image.mode == "LAB" else image
 
 
 def some_images(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
-    """How many pictures there are, and about n of them that can be read, from all over the source."""
-    every, found = list(source.read()), []
-    for picture in every[:: max(1, len(every) // n)]:
+    """The number of images in the source, and about n evenly spaced images, except unreadable ones."""
+    files, images = list(source.read()), []
+    for file in files[:: max(1, len(files) // n)]:
         with suppress(DataError):
-            found.append(picture.open())
-    if not found:
-        raise DataError(f"{source.path}: none of {len(every):,} pictures can be read", "look at one of them")
-    return len(every), found
+            images.append(file.open())
+    if not images:
+        raise DataError(f"{source.path}: {count(len(files), 'image')}, but none can be read", "check the files")
+    return len(files), images
 
 
 def open_image(path: Path) -> Image.Image:
     require_file(path)
-    if path.name.removesuffix(".gz").endswith(SEVERAL):
+    if path.name.removesuffix(".gz").endswith(MULTI_IMAGE_SUFFIXES):
         raise DataError(
-            f"{path} is a file of many pictures, where one of a single picture is wanted",
-            "give .png or .jpg files; such as this one go with --images, of train, evaluate and plot",
+            f"{path} contains many images, but a file with a single image is required",
+            "give .png or .jpg files; train, evaluate and plot read datasets with --images",
         )
     return decode(path, str(path))
 
 
 def read_labelled_idx(path: Path, is_strict: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Labels lie beside, called as MNIST's are: train-labels-idx1-… for train-images-idx3-…"""
-    images, beside = read_idx(path), path.with_name(path.name.replace("images-idx3", "labels-idx1"))
-    has_labels = is_strict or (beside.exists() and beside != path)
-    return images, read_idx(beside) if has_labels else np.full(len(images), UNTOLD)
+    """Images and labels from the same folder, named as in MNIST: train-images-idx3-… and train-labels-idx1-…"""
+    images, label_path = read_idx(path), path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+    has_labels = is_strict or (label_path.exists() and label_path != path)
+    return images, read_idx(label_path) if has_labels else np.full(len(images), UNLABELLED)
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """0, 0, 8 for bytes, the number of axes, the length of each as a big-endian int32; then the bytes themselves."""
+    """Format: 0, 0, 8 (for uint8), the number of axes, the size of each axis as a big-endian int32, then the data."""
     require_file(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
@@ -196,11 +201,12 @@ def read_idx(path: Path) -> np.ndarray:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error})", "copy or download it again") from None
     if data[:3] != b"\0\0\x08" or len(data) < 4 or len(data) < 4 + 4 * data[3]:
-        raise DataError(f"{path} is not an idx file of bytes", "it should be as MNIST's files are")
+        raise DataError(f"{path} is not an idx file of uint8 values", "use the format of the MNIST files")
     shape = np.frombuffer(data, ">i4", data[3], 4).tolist()
     body = np.frombuffer(data, "uint8", offset=4 + 4 * len(shape))
     if len(body) != prod(shape):
-        raise DataError(f"{path} has {len(body):,} bytes for {shape}", "it is cut off: copy or download it again")
+        message = f"{path} has {count(len(body), 'byte')} of data, but shape {shape} needs {prod(shape):,}"
+        raise DataError(message, "copy or download it again")
     return body.reshape(shape)
 
 
@@ -209,12 +215,14 @@ def read_npz(path: Path, image: str, label: str, is_strict: bool) -> tuple[np.nd
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             for name in (image, label) if is_strict else (image,):
                 if name not in file:
-                    hint = f"{suggest(name, file)}; name it with `image` or `label` of the source"
+                    hint = f"set `image` and `label` in the recipe to the names of the arrays; {suggest(name, file)}"
                     raise DataError(f"{path} has no array `{name}`", hint)
             images = file[image]
-            return images, file[label].reshape(-1) if label in file else np.full(len(images), UNTOLD)
+            return images, file[label].reshape(-1) if label in file else np.full(len(images), UNLABELLED)
     except (OSError, EOFError, TypeError, ValueError, BadZipFile, zlib.error) as error:  # TypeError: a single array
-        raise DataError(f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez") from None
+        raise DataError(
+            f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez(path, images=…, labels=…)"
+        ) from None
 
 
 def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generator[tuple[bytes, Any]]:
@@ -222,7 +230,7 @@ def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generat
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
         raise MachineError(
-            f"{path}: parquet files need pyarrow, which is not installed", "pip install pyarrow"
+            f"{path}: pyarrow, which is required for .parquet files, is not installed", "pip install pyarrow"
         ) from None
     try:
         file = parquet.ParquetFile(path)
@@ -230,18 +238,25 @@ def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generat
         for group in file.iter_batches(64, columns=[image, label] if has_labels else [image]):
             for row in group.to_pylist():
                 content = row[image]
-                yield content["bytes"] if isinstance(content, dict) else content, row[label] if has_labels else UNTOLD
+                yield (
+                    content["bytes"] if isinstance(content, dict) else content,
+                    row[label] if has_labels else UNLABELLED,
+                )
     except (ArrowException, KeyError) as error:
-        raise DataError(f"{path}: `{image}` and `{label}` cannot be read ({error})", "name its columns") from None
+        raise DataError(
+            f"{path}: columns `{image}` and `{label}` cannot be read ({error})",
+            "set `image` and `label` in the recipe to the names of the columns",
+        ) from None
 
 
 def check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)):
         raise DataError(
-            f"{path}: the pictures are {images.dtype} of {images.shape}",
-            "they should be uint8, 0 to 255, of (n, Y, X) or (n, Y, X, 3)",
+            f"{path}: images of type {images.dtype} and shape {images.shape} are not supported",
+            "store them as uint8, 0 to 255, with shape (n, height, width) or (n, height, width, 3)",
         )
     if labels.shape != images.shape[:1]:
         raise DataError(
-            f"{path} has {len(images):,} pictures, and {len(labels):,} labels", "there must be one for each"
+            f"{path} has {count(len(images), 'image')} but {count(len(labels), 'label')}",
+            "store exactly one label per image",
         )

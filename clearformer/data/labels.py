@@ -1,11 +1,11 @@
 """Labelled texts: files to examples, and examples to rows of tokens with their classes.
 
-    LabelSource(path="reviews.tsv")                                         text and label, two columns split by tabs
+    LabelSource(path="reviews.tsv")                                         text and label, separated by a tab
     LabelSource(path="reviews.tsv.gz", text="sentence", label="label")      the same with a header line
-    LabelSource(path="pairs.tsv", text=[3, 4], label=0)                     two texts, judged together
-    LabelSource(path="reviews.jsonl")                                       {"text": "…", "label": "good"} a line
+    LabelSource(path="pairs.tsv", text=[3, 4], label=0)                     pairs of texts
+    LabelSource(path="reviews.jsonl")                                       one {"text": "…", "label": "good"} per line
 
-Files may be gzipped. Text is UTF-8, cleaned by `text.normalize.clean`. Blank lines are passed over.
+Files may be gzipped. Text is UTF-8, cleaned by `text.normalize.clean`. Blank lines are skipped.
 """
 
 from collections.abc import Generator, Sequence
@@ -23,17 +23,19 @@ from clearformer.checkpoint import load_tensors, save_tensors
 from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import spread
-from clearformer.data.sources import json_text, read_cells, read_lines, read_objects, require_file, some
+from clearformer.data.sources import file_type, json_text, non_empty, read_cells, read_lines, read_objects, require_file
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
+from clearformer.wording import agree, count, listed
 
 Column = NonNegativeInt | str
+SPLITS = {"train": "the training data", "valid": "the validation data", "test": "the test data"}
 
 
 class Labelled(NamedTuple):
-    """A text, or a pair of texts, and what was said of it."""
+    """A text, or a pair of texts, and its label."""
 
     text: str
     pair: str | None
@@ -49,41 +51,44 @@ class Labelled(NamedTuple):
 
 
 class LabelSource(Config):
-    """Where labelled texts lie and how to read them."""
+    """The path of labelled texts, and how to read them."""
 
-    path: Path = Field(description="one .tsv, .txt or .jsonl file")
+    path: Path = Field(description="path of a .tsv, .txt or .jsonl file")
     text: Column | tuple[Column, Column] | None = Field(
-        None, description="column number from 0, or name; two of them for pairs. 0 if not given, `text` in JSON"
+        None,
+        description="column of the text, a number from 0 or a name; two for pairs; default: 0, or `text` in JSON",
     )
-    label: Column | None = Field(None, description="the same of the label. 1 if not given, `label` in JSON")
+    label: Column | None = Field(
+        None, description="column of the label, a number from 0 or a name; default: 1, or `label` in JSON"
+    )
 
     def read(self) -> Generator[Labelled]:
-        """Stream the examples in order. A wrong path or kind is refused at once, a bad line when it is reached."""
+        """Stream the examples in order. A wrong path or file type raises at once, a bad line when it is reached."""
         require_file(self.path)
-        kind = Path(self.path.name.removesuffix(".gz")).suffix
-        if kind in (".tsv", ".txt"):
-            return some(self.path, self._read_tsv(self._columns(is_named=False)), "labelled text")
-        if kind == ".jsonl":
+        suffix = file_type(self.path)
+        if suffix in (".tsv", ".txt"):
+            return non_empty(self.path, self._read_tsv(self._columns(is_named=False)), "labelled text")
+        if suffix == ".jsonl":
             columns = self._columns(is_named=True)
             if not all(map(is_name, columns)):
                 raise DataError(
-                    f"{self.path}: JSON has named columns, not numbered ones", 'for example label = "label"'
+                    f"{self.path}: columns of .jsonl files have names, not numbers", "for example --label-column label"
                 )
-            return some(self.path, self._read_jsonl([str(column) for column in columns]), "labelled text")
+            return non_empty(self.path, self._read_jsonl([str(column) for column in columns]), "labelled text")
         raise DataError(
-            f"{self.path}: a file that ends in `{kind}` is of no known kind",
-            "use .tsv, tabs between columns, or .jsonl",
+            f"{self.path}: unsupported file type",
+            "supported: .tsv and .txt, with tabs between columns, and .jsonl; also gzipped (.gz)",
         )
 
     def _columns(self, is_named: bool) -> list[Column]:
-        """The texts' columns, then the label's. One that is named takes the other's usual name with it."""
-        given = [*(self.text if isinstance(self.text, tuple) else (self.text,)), self.label]
-        usual: tuple[Column, Column] = ("text", "label") if is_named or any(map(is_name, given)) else (0, 1)
-        columns = [usual[i == len(given) - 1] if column is None else column for i, column in enumerate(given)]
+        """The columns of the texts, then of the label. If one is a name, the defaults are names, too."""
+        settings = [*(self.text if isinstance(self.text, tuple) else (self.text,)), self.label]
+        defaults: tuple[Column, Column] = ("text", "label") if is_named or any(map(is_name, settings)) else (0, 1)
+        columns = [defaults[i == len(settings) - 1] if column is None else column for i, column in enumerate(settings)]
         if any(map(is_name, columns)) and not all(map(is_name, columns)):
             raise DataError(
-                f"{self.path}: of the columns {', '.join(map(str, columns))}, some are named and some numbered",
-                "name all of them, or number all; numbers mean that there is no header line",
+                f"{self.path}: the columns {listed(columns)} mix names and numbers",
+                "use names for all of them, or numbers for a file without a header line",
             )
         return columns
 
@@ -104,11 +109,11 @@ class LabelSource(Config):
 
 
 def named_columns(path: Path) -> dict[str, Any]:
-    """What the header of a .tsv file says, if its first line is one: a cell of it is `label`.
+    """The columns of a .tsv file whose first line is a header, recognised by a column `label`; {} without a header.
 
-    The text is `text` or `sentence`, or `sentence1` with `sentence2`, or else the first column that is not the label.
+    The text is in `text` or `sentence`, or `sentence1` and `sentence2`; otherwise in the first column but the label.
     """
-    if Path(path.name.removesuffix(".gz")).suffix not in (".tsv", ".txt") or not path.is_file():
+    if file_type(path) not in (".tsv", ".txt") or not path.is_file():
         return {}
     with closing(read_lines(path)) as lines:
         header = next(lines, "").split("\t")
@@ -116,8 +121,8 @@ def named_columns(path: Path) -> dict[str, Any]:
         return {}
     if {"sentence1", "sentence2"} <= set(header):
         return {"text": ("sentence1", "sentence2"), "label": "label"}
-    usual = [name for name in ("text", "sentence") if name in header]
-    return {"text": [*usual, *(name for name in header if name != "label")][0], "label": "label"}
+    preferred = [name for name in ("text", "sentence") if name in header]
+    return {"text": [*preferred, *(name for name in header if name != "label")][0], "label": "label"}
 
 
 def is_name(column: Column | None) -> bool:
@@ -127,35 +132,40 @@ def is_name(column: Column | None) -> bool:
 def example(cells: Sequence[str], where: str) -> Labelled:
     *texts, label = map(clean, cells)
     if not label:
-        raise DataError(f"{where}: the label is empty", "every text needs one; leave out those that have none")
+        raise DataError(f"{where}: the label is empty", "add a label, or remove the line")
     return Labelled(texts[0], texts[1] if len(texts) > 1 else None, label)
 
 
-def number(label: str) -> float:
-    """The value that a label of a regression is."""
+def label_value(label: str) -> float:
+    """The numeric value of a label of a regression."""
     try:
         value = float(label)
     except ValueError:
         value = float("nan")
     if not isfinite(value):
-        raise DataError(f"the label `{label}` is not a number", "a regression needs numbers; leave `regression` out")
+        raise DataError(
+            f"the label `{label}` is not a number",
+            "use numeric labels, or set data.regression = false to predict classes",
+        )
     return value
 
 
 def number_classes(labels: Sequence[str], classes: Sequence[str], split: str) -> np.ndarray:
-    """The place of each label among the classes (n,) int64; a label that is no class is an error that names it."""
-    place = {label: i for i, label in enumerate(classes)}
-    if strangers := sorted(set(labels) - place.keys()):
-        named = ", ".join(f"`{label}`" for label in strangers[:5]) + (" …" if len(strangers) > 5 else "")
+    """The index of each label among the classes (n,) int64; labels that are not classes raise an error."""
+    index = {label: i for i, label in enumerate(classes)}
+    if unknown := sorted(set(labels) - index.keys()):
+        n, names = len(unknown), listed((f"`{label}`" for label in unknown), most=5)
         raise DataError(
-            f"{split} has labels that training never sees: {named}", f"the classes are: {', '.join(classes)}"
+            f"{count(n, 'label')} in {SPLITS.get(split, split)} {agree(n, 'does', 'do')} not occur "
+            f"in the training data: {names}",
+            f"the classes are: {', '.join(classes)}",
         )
-    return np.array([place[label] for label in labels], "int64")
+    return np.array([index[label] for label in labels], "int64")
 
 
 @dataclass(frozen=True)
 class LabelRows:
-    """Texts as the model reads them, framed and cut to fit, and the class, or value, of each.
+    """Texts as token rows with special tokens, truncated to fit, and the class, or value, of each.
 
     tokens, segments: rows of lengths (n,); classes (n,) int64, or float32 in a regression.
     """
@@ -167,14 +177,14 @@ class LabelRows:
     @classmethod
     def of(cls, examples: Sequence[Labelled], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int) -> Self:
         pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-        tokens, segments = tokenizer.framed([example.text for example in examples], pairs, max_tokens)
+        tokens, segments = tokenizer.encode_with_specials([example.text for example in examples], pairs, max_tokens)
         return cls(Ragged.of(tokens), Ragged.of(segments), classes)
 
     def __len__(self) -> int:
         return len(self.classes)
 
     def count(self, index: np.ndarray) -> int:
-        """What is judged in these rows."""
+        """The number of labels in these rows."""
         return len(index)
 
     def batch(self, index: np.ndarray, pad_id: int) -> EncoderBatch:
@@ -182,7 +192,7 @@ class LabelRows:
         return pad_rows(tokens, segments, pad_id, self.classes[index])
 
     def pick(self, flat: np.ndarray, index: np.ndarray) -> Ragged:
-        """Of what lies along the tokens, the part of these rows."""
+        """The part of `flat`, an array with one value per token, that belongs to these rows."""
         return gather(flat, np.concatenate([[0], np.cumsum(self.tokens.lengths)]), index)
 
     def save(self, path: Path) -> None:
@@ -191,13 +201,13 @@ class LabelRows:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        found = {name: tensor.numpy() for name, tensor in load_tensors(path)[0].items()}
-        tokens, segments = (Ragged(found[name], found["lengths"]) for name in ("tokens", "segments"))
-        return cls(tokens, segments, found["classes"])
+        arrays = {name: tensor.numpy() for name, tensor in load_tensors(path)[0].items()}
+        tokens, segments = (Ragged(arrays[name], arrays["lengths"]) for name in ("tokens", "segments"))
+        return cls(tokens, segments, arrays["classes"])
 
 
 def pad_rows(tokens: Ragged, segments: Ragged, pad_id: int, classes: np.ndarray | None = None) -> EncoderBatch:
-    """Framed rows, padded to the longest; equally long ones need no mask."""
+    """Rows with special tokens, padded to the longest. Rows of equal length get no mask."""
     width = int(tokens.lengths.max())
     mask = np.arange(width) < tokens.lengths[:, None]  # (B, T)
     return EncoderBatch(

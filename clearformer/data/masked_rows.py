@@ -1,9 +1,9 @@
-"""Rows of sentences as an encoder reads them, framed by the tokenizer's special tokens, and some of their words hidden.
+"""Rows of sentences for an encoder, with the tokenizer's special tokens and with some words masked.
 
     FullSentences    <s> a … </s>                      sentences of one document, up to a length     Liu et al. 2019
-    SentencePairs    [CLS] a … [SEP] b … [SEP]         b goes on from a, or comes from elsewhere     Devlin et al. 2019
+    SentencePairs    [CLS] a … [SEP] b … [SEP]         b follows a, or is from elsewhere             Devlin et al. 2019
 
-A batch is a function of the rows and of a generator, so that an epoch can be repeated.
+A batch is a function of the row indices and a generator, so that an epoch can be repeated.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,13 @@ from clearformer.data.sentences import Sentences
 from clearformer.data.store import Ragged
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
-FOLLOWS, RANDOM = 0, 1  # the classes of pairs, as BERT's head has them
+FOLLOWS, RANDOM = 0, 1  # the classes of pairs, in the order of BERT's next-sentence head
 
 
-class Laid(NamedTuple):
-    """tokens (B, T) padded, lengths (B,), segments (B, T) and classes (B,) of pairs."""
+class TokenRows(NamedTuple):
+    """tokens (B, T) padded, lengths (B,); for pairs also segments (B, T) and classes (B,)."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -31,137 +32,148 @@ class Laid(NamedTuple):
     classes: np.ndarray | None = None
 
 
-class Form(Protocol):
+class RowFormat(Protocol):
     lengths: np.ndarray
-    """(n,): the tokens of each row, frame included, or as many as it can have."""
+    """(n,): the number of tokens of each row, special tokens included, or an upper bound."""
 
-    def lay(self, rows: np.ndarray, rng: np.random.Generator) -> Laid: ...
+    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows: ...
 
 
 class FullSentences:
     def __init__(self, sentences: Sentences, tokenizer: Tokenizer, length: int) -> None:
-        self.sentences, self.pad_id, self.frame = sentences, tokenizer.pad_id, tokenizer.frame()
-        self.rows = sentences.full(room_for(self.frame, length, 1))
-        self.lengths = np.diff(self.rows, axis=1)[:, 0] + sum(map(len, self.frame))
+        self.sentences, self.pad_id, self.special_tokens = sentences, tokenizer.pad_id, tokenizer.specials_around()
+        self.rows = sentences.full(text_capacity(self.special_tokens, length, 1))
+        self.lengths = np.diff(self.rows, axis=1)[:, 0] + sum(map(len, self.special_tokens))
 
-    def lay(self, rows: np.ndarray, rng: np.random.Generator) -> Laid:
-        before, after = self.frame
-        return Laid(*side_by_side([before, self.sentences.read(*self.rows[rows].T), after], self.pad_id)[:2])
+    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows:
+        before, after = self.special_tokens
+        return TokenRows(*side_by_side([before, self.sentences.read(*self.rows[rows].T), after], self.pad_id)[:2])
 
 
 class SentencePairs:
-    """Each row is a run of sentences, cut in two between any two of them. One half of the time the second part is kept;
-    the other half, sentences of another document take its place, as many as fit, and what was there goes unseen this
-    time. Where the text is one document, they come from anywhere else in it. Two parts that are too long together lose
-    their ends, the longer one first.
+    """Each row is a sequence of consecutive sentences, divided into two parts at a random sentence boundary.
+
+    With probability 1/2 the second part stays. Otherwise it is replaced by sentences of another document, as many as
+    fit, and is not seen this time. If the text is a single document, they come from outside the row. Two parts that are
+    too long together are truncated at their ends, the longer one first.
     """
 
     def __init__(self, sentences: Sentences, tokenizer: Tokenizer, length: int) -> None:
-        self.sentences, self.pad_id, self.frame = sentences, tokenizer.pad_id, tokenizer.frame(is_pair=True)
-        self.room = room_for(self.frame, length, 2)
-        self.rows = sentences.runs(self.room)
+        self.sentences, self.pad_id = sentences, tokenizer.pad_id
+        self.special_tokens = tokenizer.specials_around(is_pair=True)
+        self.capacity = text_capacity(self.special_tokens, length, 2)
+        self.rows = sentences.runs(self.capacity)
         self.lengths = np.full(len(self.rows), length)
         if len(self.rows) == 0:
             raise DataError(
-                f"{sentences.path}: no document has two sentences, so that none follows another",
-                "let documents be longer, sentences end sooner, or set objective.next_sentence = false",
+                f"{sentences.path}: no document has two sentences, which next-sentence prediction requires",
+                'use longer documents, set data.sentences = "mark", or set objective.next_sentence = false',
             )
         if len(sentences.documents) == 2 and len(self.rows) == 1:
             raise DataError(
-                f"{sentences.path}: its {len(sentences)} sentences fill a single row, and there are no others",
-                "give more text, ask for a shorter data.length, or set objective.next_sentence = false",
+                f"{sentences.path}: no random next sentence can be drawn, as one row "
+                f"contains all {count(len(sentences), 'sentence')}",
+                "add text, set a smaller data.length, or set objective.next_sentence = false",
             )
 
-    def lay(self, rows: np.ndarray, rng: np.random.Generator) -> Laid:
+    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows:
         starts, (first, end) = self.sentences.starts, self.rows[rows].T
         middle = rng.integers(first + 1, end)
         classes = rng.integers(0, 2, len(rows))
         n_a = starts[middle] - starts[first]
         other, last = self.elsewhere(first, end, rng)
-        fitting = np.searchsorted(starts, starts[other] + self.room - n_a, side="right") - 1
+        fitting = np.searchsorted(starts, starts[other] + self.capacity - n_a, side="right") - 1
         far = starts[other], starts[np.clip(fitting, other + 1, last)]
         begin_b, end_b = np.where(classes == FOLLOWS, (starts[middle], starts[end]), far)
-        n_a, n_b = fit(n_a, end_b - begin_b, self.room)
-        before, between, after = self.frame
+        n_a, n_b = fit(n_a, end_b - begin_b, self.capacity)
+        before, between, after = self.special_tokens
         a = self.sentences.read(starts[first], starts[first] + n_a)
         b = self.sentences.read(begin_b, begin_b + n_b)
         tokens, lengths, places = side_by_side([before, a, between, b, after], self.pad_id)
         columns = np.arange(tokens.shape[1])
         segments = (columns >= places[3][:, None]) & (columns < lengths[:, None])
-        return Laid(tokens, lengths, segments.astype("int64"), classes)
+        return TokenRows(tokens, lengths, segments.astype("int64"), classes)
 
     def elsewhere(self, first: np.ndarray, end: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A sentence (B,) of another document, or outside the row where there is but one; and that document's end."""
+        """A random sentence (B,) of another document, or of the same outside the row; and the end of its document."""
         documents = self.sentences.documents
         if len(documents) > 2:
-            own = np.searchsorted(documents, first, side="right") - 1
-            first, end = documents[own], documents[own + 1]
+            document = np.searchsorted(documents, first, side="right") - 1
+            first, end = documents[document], documents[document + 1]
         drawn = rng.integers(0, len(self.sentences) - (end - first))
         other = drawn + np.where(drawn >= first, end - first, 0)
         return other, documents[np.searchsorted(documents, other, side="right")]
 
 
 class MaskedRows:
-    """Rows of a form with some of their words hidden: batches for masked language modelling."""
+    """Rows in a given format with some words masked: batches for masked language modelling."""
 
-    def __init__(self, form: Form, tokenizer: Tokenizer, config: MaskingConfig, whole_word: bool = False) -> None:
+    def __init__(
+        self, row_format: RowFormat, tokenizer: Tokenizer, config: MaskingConfig, whole_word: bool = False
+    ) -> None:
         if tokenizer.mask_id is None:
             raise no_mask()
-        self.form, self.tokenizer, self.config = form, tokenizer, config
+        self.row_format, self.tokenizer, self.config = row_format, tokenizer, config
         self.mask_id, self.specials = tokenizer.mask_id, tokenizer.special_ids
         self.begins = word_starts(tokenizer) if whole_word else None
-        self.lengths = form.lengths
+        self.lengths = row_format.lengths
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> EncoderBatch:
-        """The rows numbered by `rows` (B,)."""
-        laid = self.form.lay(rows, rng)
-        words = None if self.begins is None else np.maximum(np.cumsum(self.begins[laid.tokens], axis=1) - 1, 0)
+        """The rows with the indices `rows` (B,)."""
+        original = self.row_format.assemble(rows, rng)
+        words = None if self.begins is None else np.maximum(np.cumsum(self.begins[original.tokens], axis=1) - 1, 0)
         vocab = self.tokenizer.vocab_size
-        tokens, labels = mask_tokens(laid.tokens, self.config, rng, self.mask_id, vocab, self.specials, words)
-        mask = np.arange(tokens.shape[1]) < laid.lengths[:, None]
-        segments, classes = (None if x is None else torch.from_numpy(x) for x in (laid.segments, laid.classes))
+        tokens, labels = mask_tokens(original.tokens, self.config, rng, self.mask_id, vocab, self.specials, words)
+        mask = np.arange(tokens.shape[1]) < original.lengths[:, None]
+        segments, classes = (None if x is None else torch.from_numpy(x) for x in (original.segments, original.classes))
         return EncoderBatch(
             torch.from_numpy(tokens), torch.from_numpy(mask), segments, torch.from_numpy(labels), classes
         )
 
 
 def no_mask() -> DataError:
-    return DataError("the tokenizer has no mask token to hide words behind", 'reserve one: text.extra = ["[MASK]"]')
+    """The error for a tokenizer without a mask token."""
+    return DataError("the tokenizer has no mask token", 'add one in the recipe: text.extra = ["[MASK]"]')
 
 
 def word_starts(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) bool: the entries that begin a word, as their spelling tells: no ## (wordpiece), or a space, shown as ▁."""
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    goes_on = np.array([piece.startswith("##") for piece in pieces])
-    spaced = np.array([piece.startswith(("▁", "⟨20")) for piece in pieces])
-    # Both may occur: GPT-2 has an entry "##". The more frequent one is the rule; where there is neither, all are words.
-    begins = spaced if spaced.sum() > goes_on.sum() else ~goes_on
+    """(V,) bool: the tokens that begin a word, recognised by a missing ## (wordpiece) or by a leading space (▁)."""
+    tokens = tokenizer.pieces(range(tokenizer.vocab_size))
+    continues = np.array([token.startswith("##") for token in tokens])
+    spaced = np.array([token.startswith(("▁", "⟨20")) for token in tokens])
+    # Both may occur: GPT-2 has a token "##". The more frequent convention counts; with neither, every token is a word.
+    begins = spaced if spaced.sum() > continues.sum() else ~continues
     begins[tokenizer.special_ids] = True
     return begins
 
 
-def room_for(frame: Sequence[Sequence[int]], length: int, least: int) -> int:
-    """The words that a row of `length` tokens holds beside its frame."""
-    n = sum(map(len, frame))
-    if length < n + least:
+def text_capacity(special_tokens: Sequence[Sequence[int]], length: int, minimum: int) -> int:
+    """The number of text tokens that fit into a row of `length` tokens besides the special tokens."""
+    n = sum(map(len, special_tokens))
+    if length < n + minimum:
         raise DataError(
-            f"rows of {length} tokens are too short: their frame has {n}, and {least} more are needed",
-            f"set data.length = {n + least} or more",
+            f"rows of {count(length, 'token')} are too short for {count(n, 'special token')} "
+            f"and at least {count(minimum, 'token')} of text",
+            f"set data.length = {n + minimum} or more",
         )
     return length - n
 
 
-def fit(n_a: np.ndarray, n_b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths (B,) of two texts that share `room`: the longer loses first, down to the other or to its half."""
-    kept = np.minimum(n_a, np.maximum(room - n_b, (room + 1) // 2))
-    return kept, np.minimum(n_b, room - kept)
+def fit(n_a: np.ndarray, n_b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+    """Truncated lengths (B,) of two texts with a sum of at most `capacity`.
+
+    The longer text is truncated first, until both are equally long or the sum fits.
+    """
+    fitted_a = np.minimum(n_a, np.maximum(capacity - n_b, (capacity + 1) // 2))
+    return fitted_a, np.minimum(n_b, capacity - fitted_a)
 
 
 def side_by_side(
     parts: Sequence[Ragged | Sequence[int]], pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Parts after one another in each of B rows, ragged ones and those that are alike in all: a table (B, T), padded;
-    the rows' lengths (B,); and where each part begins, (B,) each.
+    """Concatenate parts in each of B rows; a part is ragged, or the same sequence in every row.
+
+    Returns a padded table (B, T), the lengths of the rows (B,), and where each part begins, (B,) each.
     """
     B = next(len(part.lengths) for part in parts if isinstance(part, Ragged))
     ragged = [p if isinstance(p, Ragged) else Ragged(np.tile(p, B), np.full(B, len(p))) for p in parts]

@@ -1,11 +1,11 @@
-"""Files to pairs of sentences, streamed line by line, and the filter that drops useless ones.
+"""Files to sentence pairs, streamed line by line, and the filter that drops unusable pairs.
 
-    read_pairs(Path("fra.tsv"))                                     one file, columns split by tabs
+    read_pairs(Path("fra.tsv"))                                     one file, columns separated by tabs
     read_pairs(Path("fra.tsv"), ("english", "french"))              the same with a header line
     read_pairs((Path("train.en.gz"), Path("train.de.gz")))          two files, aligned by line
-    read_pairs(Path("train.jsonl"), ("en", "de"))                   one JSON object a line
+    read_pairs(Path("train.jsonl"), ("en", "de"))                   one JSON object per line
 
-A wholly blank line is an empty pair, which `Filter` counts, rather than an error.
+A blank line is not an error but an empty pair, which `Filter` drops and counts.
 """
 
 from collections.abc import Generator, Iterator
@@ -18,9 +18,18 @@ from typing import Literal, NamedTuple
 from pydantic import Field, NonNegativeInt
 
 from clearformer.config import Config
-from clearformer.data.sources import json_text, read_cells, read_lines, read_objects, require_file, some
+from clearformer.data.sources import (
+    file_type,
+    json_text,
+    non_empty,
+    read_cells,
+    read_lines,
+    read_objects,
+    require_file,
+)
 from clearformer.errors import DataError
 from clearformer.text.normalize import clean
+from clearformer.wording import count
 
 Columns = tuple[int, int] | tuple[str, str]
 Rows = list[list[int]]
@@ -34,11 +43,13 @@ class Example(NamedTuple):
 
 
 class PairSource(Config):
-    """Where pairs lie and how to read them: the arguments of `read_pairs`, as a recipe writes them."""
+    """The path of sentence pairs, and how to read them: the arguments of `read_pairs` in a recipe."""
 
-    path: Path | tuple[Path, Path] = Field(description="one .tsv, .txt or .jsonl file, or two line-aligned files")
+    path: Path | tuple[Path, Path] = Field(
+        description="path of a .tsv, .txt or .jsonl file, or of two line-aligned files"
+    )
     columns: tuple[NonNegativeInt, NonNegativeInt] | tuple[str, str] = Field(
-        (0, 1), description="two column numbers counted from 0, or two names from the header line or the JSON keys"
+        (0, 1), description="source and target columns: numbers from 0, or names from the header line or JSON keys"
     )
 
     def read(self) -> Generator[Example]:
@@ -46,26 +57,31 @@ class PairSource(Config):
 
 
 def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Generator[Example]:
-    """Stream the pairs of one file or of two aligned ones; what kind of file it is shows in its suffix.
+    """Stream the pairs of one file, or of two aligned files. The suffix determines the file type.
 
-    A wrong path or kind is refused at once, a bad line when it is reached.
+    A wrong path or file type raises at once, a bad line when it is reached.
     """
     if isinstance(path, tuple):
         require_file(path[0])
         require_file(path[1])
-        return some(path[0], read_aligned(*path))
+        return non_empty(path[0], read_aligned(*path))
     require_file(path)
-    kind = Path(path.name.removesuffix(".gz")).suffix
-    if kind in (".tsv", ".txt"):
-        return some(path, read_tsv(path, columns))
-    if kind == ".jsonl" and isinstance(columns[0], str):
-        return some(path, read_jsonl(path, columns))
-    if kind == ".jsonl":
-        raise DataError(f"{path}: JSON has named columns, not numbered ones", 'for example columns = ["en", "de"]')
-    raise DataError(f"{path}: a file that ends in `{kind}` is of no known kind", "use .tsv, .txt, .jsonl or two files")
+    suffix = file_type(path)
+    if suffix in (".tsv", ".txt"):
+        return non_empty(path, read_tsv(path, columns))
+    if suffix == ".jsonl" and isinstance(columns[0], str):
+        return non_empty(path, read_jsonl(path, columns))
+    if suffix == ".jsonl":
+        raise DataError(
+            f"{path}: columns of .jsonl files have names, not numbers", "use the names, for example --columns en,de"
+        )
+    raise DataError(
+        f"{path}: unsupported file type",
+        "supported: .tsv, .txt and .jsonl, also gzipped (.gz), or two files of lines: --pairs train.en,train.de",
+    )
 
 
-# What columns of sentence pairs are called; beside these, codes and English names of languages.
+# Names of columns by which a header line is recognised, besides the codes and English names of languages.
 PAIR_NAMES = ("source", "target", "src", "tgt", "trg", "input", "output", "original", "translation", "sentence", "text")
 LANGUAGES = (
     *[
@@ -158,8 +174,8 @@ LANGUAGES = (
 
 
 def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
-    """The columns that a header line of a .tsv file names, if it has one; else the first two, by number."""
-    if isinstance(path, tuple) or Path(path.name.removesuffix(".gz")).suffix not in (".tsv", ".txt"):
+    """The first two column names of the header line of a .tsv file; (0, 1) if it has none."""
+    if isinstance(path, tuple) or file_type(path) not in (".tsv", ".txt"):
         return 0, 1
     if not path.is_file():
         return 0, 1
@@ -170,46 +186,46 @@ def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
     return (names[0], names[1]) if is_header else (0, 1)
 
 
-def posed(source: str, prefix: str) -> str:
-    """A source with its task's name before it, as a T5 of several tasks reads it; a blank one stays blank."""
+def with_task_prefix(source: str, prefix: str) -> str:
+    """The source after the task prefix, as in a multi-task T5; a blank source stays blank."""
     return f"{prefix.strip()} {source}" if prefix and source.strip() else source
 
 
 def read_aligned(source: Path, target: Path) -> Generator[Example]:
-    """Line i of one file with line i of the other. Both must end together, else some line above may be misaligned."""
+    """Pairs of line i of both files. Files of different lengths raise: the lines above may be misaligned, too."""
     with closing(read_lines(source)) as sources, closing(read_lines(target)) as targets:
         for number, (a, b) in enumerate(zip_longest(sources, targets), 1):
             if a is None or b is None:
                 n_source = number - 1 if a is None else number + sum(1 for _ in sources)
                 n_target = number - 1 if b is None else number + sum(1 for _ in targets)
                 raise DataError(
-                    f"{source} has {n_source:,} lines but {target} has {n_target:,}",
-                    "line i of one file must translate line i of the other",
+                    f"{source} has {count(n_source, 'line')} but {target} has {n_target:,}",
+                    "each line of one file must be the translation of the same line of the other",
                 )
             yield Example(clean(a), clean(b))
 
 
 def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
-    """Two of the columns that tabs divide."""
+    """Two of the columns of a file with tabs between columns."""
     with closing(read_cells(path, columns)) as rows:
         for _, (source, target) in rows:
             yield Example(clean(source), clean(target))
 
 
 def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
-    """Two string values of the JSON object on each line."""
+    """Two values, which must be strings, of the JSON object on each line."""
     with closing(read_objects(path)) as rows:
         for where, row in rows:
             row = dict.fromkeys(columns, "") if row is None else row
             yield Example(*(clean(json_text(row, key, where)) for key in columns))
 
 
-Verdict = Literal["kept", "empty", "too_long", "unequal"]
+Outcome = Literal["kept", "empty", "too_long", "unequal"]
 
 
 @dataclass
 class Tally:
-    """What became of the pairs that passed a `Filter`."""
+    """The number of pairs by the outcome of a `Filter`."""
 
     kept: int = 0
     empty: int = 0
@@ -220,23 +236,24 @@ class Tally:
     def total(self) -> int:
         return self.kept + self.empty + self.too_long + self.unequal
 
-    def count(self, verdict: Verdict) -> None:
-        setattr(self, verdict, getattr(self, verdict) + 1)
+    def count(self, outcome: Outcome) -> None:
+        setattr(self, outcome, getattr(self, outcome) + 1)
 
     def describe(self) -> str:
-        """One line: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 unequal)"."""
-        dropped = f" ({self.empty:,} empty, {self.too_long:,} too long, {self.unequal:,} unequal)"
-        return f"kept {self.kept:,} of {self.total:,} pairs{dropped if self.kept < self.total else ''}"
+        """One line: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"."""
+        dropped = f" ({self.empty:,} empty, {self.too_long:,} too long, {self.unequal:,} of unequal length)"
+        kept = f"kept {self.kept:,} of {count(self.total, 'pair')}"
+        return kept + dropped if self.kept < self.total else kept
 
 
 class Filter(Config):
-    """Drops the pairs that teach nothing: an empty side, a side too long to fit, sides of wildly unequal length."""
+    """Drops pairs with an empty side, a side that is too long, or sides of very unequal length."""
 
-    max_chars: int = Field(2000, ge=1, description="longest side, in characters")
-    max_tokens: int = Field(256, ge=1, description="longest side, in tokens, without BOS and EOS")
-    max_ratio: float = Field(9.0, ge=1, description="longer side over shorter side, in characters")
+    max_chars: int = Field(2000, ge=1, description="maximum length of a side, in characters")
+    max_tokens: int = Field(256, ge=1, description="maximum length of a side, in tokens without BOS and EOS")
+    max_ratio: float = Field(9.0, ge=1, description="maximum ratio of the longer to the shorter side, in characters")
 
-    def judge(self, example: Example) -> Verdict:
+    def outcome(self, example: Example) -> Outcome:
         shorter, longer = sorted((len(example.source), len(example.target)))
         if shorter == 0:
             return "empty"
@@ -245,17 +262,19 @@ class Filter(Config):
         return "unequal" if longer > self.max_ratio * shorter else "kept"
 
     def keep(self, examples: Iterator[Example], tally: Tally) -> Iterator[Example]:
-        """The pairs worth keeping, in order; `tally` is brought up to date as they pass. None at all is an error."""
+        """The pairs that pass, in order; `tally` is updated along the way. Raises if none passes."""
         for example in examples:
-            verdict = self.judge(example)
-            tally.count(verdict)
-            if verdict == "kept":
+            outcome = self.outcome(example)
+            tally.count(outcome)
+            if outcome == "kept":
                 yield example
         if tally.kept == 0:
-            raise DataError(f"no pair is left: {tally.describe()}", "check the columns, or widen the filter")
+            raise DataError(
+                f"no pairs are left after filtering: {tally.describe()}", "check the columns, or relax [data.filter]"
+            )
 
     def fit(self, source_ids: Rows, target_ids: Rows, tally: Tally) -> tuple[Rows, Rows]:
-        """The pairs that are short enough once tokenised; the others move from kept to too long in `tally`."""
+        """The pairs that have at most `max_tokens`; `tally` counts the others as too long instead of kept."""
         pairs = list(zip(source_ids, target_ids))
         short = [pair for pair in pairs if max(map(len, pair)) <= self.max_tokens]
         tally.kept -= len(pairs) - len(short)

@@ -1,9 +1,9 @@
-"""Sentence pairs from files to a run folder, in two passes over the corpus.
+"""Prepare sentence pairs for a run, in two passes over the corpus.
 
-    survey    clean, filter, count; sample the lines that a tokenizer learns from
+    survey    clean, filter, count; sample the lines that the tokenizer is trained on
     encode    clean, filter, split by source sentence, tokenise -> train, valid, test on disk
 
-Everything streams: ten million lines need no more memory than ten thousand.
+Pairs are streamed: ten million lines need no more memory than ten thousand.
 """
 
 import json
@@ -18,21 +18,22 @@ from typing import IO
 
 from clearformer.checkpoint import write_json, write_text
 from clearformer.data.corpora import PairCorpora
-from clearformer.data.pairs import Example, Tally, posed, read_pairs
+from clearformer.data.pairs import Example, Tally, read_pairs, with_task_prefix
 from clearformer.data.split import place
 from clearformer.data.store import StoreWriter
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.text.tokenizer import SAMPLE
+from clearformer.wording import count
 
 CHUNK = 8192  # pairs tokenised at a time
-IN_MEMORY = 2**26  # bytes of the sample; a larger one goes to a temporary file
-RECORD = Struct("<dII")  # the place of a pair, and the bytes of its two sides
+IN_MEMORY = 2**26  # bytes of the sample; a larger sample is stored in a temporary file
+RECORD = Struct("<dII")  # the place of a pair in [0, 1), and the number of bytes of its two sides
 
 
 @dataclass(frozen=True)
 class Fractions:
-    """How much of the training corpus is held out, by source sentence: the same sentences for every seed."""
+    """The fractions of the training corpus that are held out, by source sentence: the same sentences for every seed."""
 
     valid: float = 0.0
     test: float = 0.0
@@ -43,7 +44,7 @@ class Fractions:
 
 
 class Sample:
-    """Pairs for a tokenizer to learn from: all of the first million lines, then fewer and fewer, as `thin` has it."""
+    """Pairs to train a tokenizer on: all of the first million lines, then fewer and fewer, as in `thin`."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
@@ -60,7 +61,7 @@ class Sample:
             self.file.write(RECORD.pack(at, len(source), len(target)) + source + target)
 
     def read(self, fractions: Fractions) -> Iterator[Example]:
-        """Those that are trained on, in their order."""
+        """The sampled pairs that belong to the training split, in order."""
         self.file.seek(0)
         while header := self.file.read(RECORD.size):
             at, n_source, n_target = RECORD.unpack(header)
@@ -71,7 +72,7 @@ class Sample:
 
 @dataclass
 class PairSurvey:
-    """What one pass over the training corpus tells: pairs and characters of their targets, filtered, and a sample."""
+    """The number of filtered training pairs, the characters of their targets, and a sample of the pairs."""
 
     n_pairs: int = 0
     n_chars: int = 0
@@ -82,13 +83,13 @@ class PairSurvey:
         return self.n_chars / self.n_pairs
 
     def fractions(self, data: PairCorpora) -> Fractions:
-        """What is held out of the training corpus: nothing for a split that has a corpus of its own."""
+        """The fractions of the training corpus to hold out; 0 for a split that has files."""
         valid = data.fraction(self.n_pairs) if data.valid is None else 0.0
         return Fractions(valid, data.held_out_test if data.test is None else 0.0)
 
 
 def survey_pairs(data: PairCorpora) -> PairSurvey:
-    """The first pass."""
+    """The first pass over the training corpus."""
     survey = PairSurvey()
     for pair in data.filter.keep(data.source("train").read(), Tally()):
         survey.n_pairs += 1
@@ -98,13 +99,13 @@ def survey_pairs(data: PairCorpora) -> PairSurvey:
 
 
 def learn_tokenizers(data: PairCorpora, text: TextConfig, survey: PairSurvey) -> list[Tokenizer]:
-    """One tokenizer for both languages, or one each; or the file that the recipe names."""
+    """One tokenizer for both languages, or one for each; or the tokenizer file of the recipe."""
     if text.file is not None:
         return [Tokenizer.load(text.file)] * 2
 
     def lines(sides: tuple[int, ...]) -> Iterator[str]:
         for pair in survey.sample.read(survey.fractions(data)):
-            both = posed(pair.source, data.prefix), pair.target
+            both = with_task_prefix(pair.source, data.prefix), pair.target
             yield from (both[side] for side in sides)
 
     if text.shared:
@@ -113,7 +114,7 @@ def learn_tokenizers(data: PairCorpora, text: TextConfig, survey: PairSurvey) ->
 
 
 class PairEncoder:
-    """Tokenises the pairs of one split, a chunk at a time."""
+    """Tokenises the pairs of one split in chunks."""
 
     def __init__(self, writer: StoreWriter, tokenizers: Sequence[Tokenizer], data: PairCorpora) -> None:
         self.writer, self.tokenizers, self.data = writer, tokenizers, data
@@ -126,19 +127,21 @@ class PairEncoder:
 
     def flush(self, tally: Tally) -> None:
         if self.chunk:
-            sources = [posed(pair.source, self.data.prefix) for pair in self.chunk]
+            sources = [with_task_prefix(pair.source, self.data.prefix) for pair in self.chunk]
             ids = self.tokenizers[0].encode(sources), self.tokenizers[-1].encode([pair.target for pair in self.chunk])
             self.writer.add(*self.data.filter.fit(*ids, tally))
             self.chunk = []
 
 
 def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: Fractions, folder: Path) -> list[str]:
-    """The second pass: every split in `folder`. Returns what became of the pairs, a line for each corpus."""
-    size, mark = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
-    tally, own, valid_text, test_text = Tally(), Tally(), list[Example](), list[Example]()
-    with ExitStack() as stack:  # closed the other way round: once train is there, everything is
+    """The second pass: write every split into `folder`. Returns one line per corpus with the counts of its pairs."""
+    size, metadata = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
+    tally, valid_tally, valid_text, test_text = Tally(), Tally(), list[Example](), list[Example]()
+    with ExitStack() as stack:  # closed in reverse order: once train exists, everything does
         train, valid = (
-            PairEncoder(stack.enter_context(StoreWriter(folder / f"{split}.safetensors", size, mark)), tokenizers, data)
+            PairEncoder(
+                stack.enter_context(StoreWriter(folder / f"{split}.safetensors", size, metadata)), tokenizers, data
+            )
             for split in ("train", "valid")
         )
         for pair in data.filter.keep(data.source("train").read(), tally):
@@ -152,29 +155,30 @@ def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: 
                 test_text.append(pair)
         train.flush(tally)
         if data.valid is not None:
-            for pair in data.filter.keep(data.source("valid").read(), own):
+            for pair in data.filter.keep(data.source("valid").read(), valid_tally):
                 valid_text.append(pair)
-                valid.add(pair, own)
-        valid.flush(own if data.valid is not None else tally)
+                valid.add(pair, valid_tally)
+        valid.flush(valid_tally if data.valid is not None else tally)
         if not valid_text:
-            raise DataError("there is nothing to validate on", "give a validation file, or more pairs")
+            raise DataError("no pairs are left for validation", "add a validation file with --valid, or more pairs")
         write_json(folder / "valid.json", valid_text)
         write_test(data, test_text, folder)
-    kept = f", {train.writer.count:,} of them to train on" if train.writer.count < tally.kept else ""
-    reports = [] if data.valid is None else [f"valid: {own.describe()}"]
-    return [*reports, f"train: {tally.describe()}{kept}"]
+    n_train = train.writer.count
+    training = f"; {count(n_train, 'pair')} for training" if n_train < tally.kept else ""
+    reports = [] if data.valid is None else [f"valid: {valid_tally.describe()}"]
+    return [*reports, f"train: {tally.describe()}{training}"]
 
 
 def write_test(data: PairCorpora, held_out: list[Example], folder: Path) -> None:
-    """Keep the pairs to test on at the end, unfiltered where they have a file of their own: it may be gone by then."""
-    own = data.source("test")
-    if own is None and not held_out:
+    """Save the test pairs, unfiltered if they have a file, for the end of the run: the file may be gone by then."""
+    source = data.source("test")
+    if source is None and not held_out:
         return
-    pairs = held_out if own is None else own.read()
+    pairs = held_out if source is None else source.read()
     write_text(folder / "test.jsonl", "".join(f"{json.dumps(pair._asdict(), ensure_ascii=False)}\n" for pair in pairs))
 
 
 def read_test(folder: Path) -> list[Example]:
-    """The pairs that were kept to test on; nothing if there were none."""
+    """The test pairs saved by `write_test`; [] if there are none."""
     path = folder / "test.jsonl"
     return list(read_pairs(path, ("source", "target"))) if path.exists() else []

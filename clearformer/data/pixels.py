@@ -1,10 +1,10 @@
-"""[image]: how a picture becomes numbers.
+"""[image]: how an image becomes the input of a model.
 
-    fit          a picture of any shape -> uint8 (C, size, size), once, when a training prepares its data    fitting.py
-    augment      other pictures that show the same, in training                                             augment/
-    normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel of mean 0 and spread 1; `restore` is the way back
+    fit          an image of any shape -> uint8 (C, size, size), once, when the data of a run is prepared     fitting.py
+    augment      random changes that preserve the class, in training                                          augment/
+    normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel has mean 0 and standard deviation 1; inverse: `restore`
 
-All but the first work by the batch, on the device.
+`augment` and `normalise` work on batches, on the device.
 """
 
 from typing import Annotated, Literal
@@ -15,52 +15,59 @@ from torch import Tensor
 
 from clearformer.config import Config
 from clearformer.data.augment import AugmentConfig
+from clearformer.wording import count
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class ImageConfig(Config):
     """[image]"""
 
-    size: int | None = Field(None, gt=0, description="the side of the square, in pixels; model.size if not given")
-    channels: Literal[1, 3] | None = Field(None, description="1 is grey, 3 is colour; model.channels if not given")
-    fit: Literal["crop", "pad", "stretch"] = Field("crop", description="how a picture that is not square becomes so")
-    margin: float = Field(0.0, ge=0, lt=0.5, description="share cut off at each edge; 0.0625 keeps the middle 7/8")
-    mean: tuple[Share, ...] | None = Field(None, description="a channel, of 0 … 1; of the training data if not given")
-    std: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, description="the same of the spread")
+    size: int | None = Field(None, gt=0, description="height and width in pixels; default: model.size")
+    channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; default: model.channels")
+    fit: Literal["crop", "pad", "stretch"] = Field(
+        "crop", description="way to make images square: crop, pad or stretch"
+    )
+    margin: float = Field(0.0, ge=0, lt=0.5, description="fraction cropped at each edge; 0.0625 leaves the middle 7/8")
+    mean: tuple[Fraction, ...] | None = Field(
+        None, description="mean of each channel, 0 to 1; default: of the training data"
+    )
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+        None, description="standard deviation of each channel, for pixels from 0 to 1; default: of the training data"
+    )
     augment: AugmentConfig = AugmentConfig()
 
     def model_post_init(self, _: object) -> None:
         for name in ("mean", "std"):
             values = getattr(self, name)
             if values is not None and self.channels is not None and len(values) != self.channels:
-                raise ValueError(f"`{name}` has {len(values)} numbers for {self.channels} channels")
+                raise ValueError(f"`{name}` has {count(len(values), 'value')} for {count(self.channels, 'channel')}")
 
     def ready(self, pixels: Tensor, dtype: torch.dtype, is_training: bool) -> Tensor:
-        """A batch as a model reads it, another each time while it learns; what is float already stays as it is."""
+        """A batch normalised for a model, and augmented in training. Float pixels are returned unchanged."""
         if is_training and pixels.dtype == torch.uint8:
             pixels = self.augment(pixels)
         return self.normalise(pixels, dtype)
 
     def normalise(self, pixels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """uint8 (B, C, Y, X) as a model reads them; what is float already stays as it is."""
+        """uint8 (B, C, Y, X) -> normalised pixels of type `dtype`. Float pixels are returned unchanged."""
         if pixels.dtype != torch.uint8:
             return pixels
         mean, std = self.statistics(pixels.device, dtype)
         return (pixels.to(dtype) / 255 - mean) / std
 
     def restore(self, pixels: Tensor) -> Tensor:
-        """From what a model reads, or paints, to 0 … 1."""
+        """Invert `normalise`: the input, or reconstruction, of a model as pixels from 0 to 1."""
         mean, std = self.statistics(pixels.device, pixels.dtype)
         return pixels * std + mean
 
     def statistics(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """(C, 1, 1) each."""
+        """Mean and standard deviation, (C, 1, 1) each."""
         assert self.mean is not None
         assert self.std is not None
         return column(self.mean, device, dtype), column(self.std, device, dtype)
 
 
 def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(C, 1, 1), made on the device: a copy from the host would wait for all that was asked of it before."""
+    """(C, 1, 1), created on the device: a copy from the host would wait for all pending work of the device."""
     return torch.stack([torch.full((1, 1), value, device=device, dtype=dtype) for value in values])

@@ -1,10 +1,10 @@
-"""Windows whose documents are read in two parts: the first is given, and seen both ways; the second is predicted.
+"""Windows for a prefix LM: the first part of each document is context, read in both directions; the rest is predicted.
 
-    tokens    ^  a1 a2 a3 a4        n = 3 of them are the prefix, which all five may see
-    labels    -  -  a3 a4 EOS       what the prefix shows is not asked for
+    tokens    ^  a1 a2 a3 a4        the first n = 3 tokens are context: all five positions may attend to them
+    labels    -  -  a3 a4 EOS       tokens of the context are not predicted
 
-n is drawn from 1 to the length of the document, or of as much of it as the window holds; where it is 1, all of it is
-predicted, as in causal-lm. What is drawn for a row is a function of the seed and of the row's place alone.
+n is drawn from 1 to the length of the document, or of its part inside the window. With n = 1 all tokens are predicted,
+as in causal-lm. The draws for a row depend on the seed and the row's position in the stream alone.
 """
 
 from dataclasses import replace
@@ -22,16 +22,16 @@ class PrefixWindows(Windows):
 
     def batch(self, places: np.ndarray, key: tuple[int, int] = (0, 0)) -> TextBatch:
         batch, columns = super().batch(places), torch.arange(self.length)
-        is_real = batch.labels != IGNORE  # else it lies past the stream's end
+        is_real = batch.labels != IGNORE  # False past the end of the stream
         documents = (~is_real).long() if batch.documents is None else batch.documents
         positions = columns.expand_as(documents) if batch.positions is None else batch.positions
         rows = torch.arange(len(places))[:, None] * len(self.store.offsets)
         _, which, lengths = torch.unique(rows + documents, return_inverse=True, return_counts=True)
-        luck = torch.from_numpy(np.stack([self.draw(place) for place in places])).gather(1, columns - positions)
-        n = 1 + (luck * lengths[which]).long()  # (B, T), the same throughout a document
+        draws = torch.from_numpy(np.stack([self.draw(place) for place in places])).gather(1, columns - positions)
+        n = 1 + (draws * lengths[which]).long()  # (B, T), the same throughout a document
         labels = batch.labels.where(positions >= n - 1, IGNORE)
-        return replace(batch, labels=labels, prefix=is_real & (positions < n), n_tokens=-1)
+        return replace(batch, labels=labels, context=is_real & (positions < n), n_tokens=-1)
 
     def draw(self, place: int) -> np.ndarray:
-        """A number from 0 to 1 for each column (T,), of which the first of each document counts."""
+        """A uniform draw from [0, 1) for each column (T,); only that at the start of each document is used."""
         return np.random.default_rng((self.seed, place)).random(self.length)

@@ -1,11 +1,11 @@
-"""Recordings and what is said in them: files to examples, examples to a store, and the store to strings.
+"""Recordings with transcripts: files to examples, examples to a store, and the store to strings of recordings.
 
-    RecordingSource(path="train.tsv")                     a WAV file and its transcript a line, a tab between them
-    RecordingSource(path="train.tsv", speaker=2)          and, in another column, who speaks
-    RecordingSource(path="commands")                      a folder with a folder for each word, its WAV files inside
-    RecordingSource(path="digits.tsv", join=(1, 7))       strings of 1 to 7 recordings of one speaker, drawn anew
+    RecordingSource(path="train.tsv")                     a WAV file, a tab and its transcript on each line
+    RecordingSource(path="train.tsv", speaker=2)          the same, with the speaker in another column
+    RecordingSource(path="commands")                      a folder with one subfolder of WAV files per word
+    RecordingSource(path="digits.tsv", join=(1, 7))       strings of 1 to 7 recordings of one speaker, drawn every epoch
 
-Paths in a file start from its own folder.
+Paths in a .tsv file are relative to its folder.
 """
 
 from collections.abc import Generator, Sequence
@@ -21,7 +21,7 @@ from clearformer.config import Config
 from clearformer.data.batch import IGNORE, SoundBatch
 from clearformer.data.collate import spread
 from clearformer.data.labels import Column
-from clearformer.data.sources import read_cells, require_file, some
+from clearformer.data.sources import non_empty, read_cells, require_file
 from clearformer.data.store import Ragged, Store, Writer, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
@@ -29,7 +29,7 @@ from clearformer.text.normalize import clean
 
 
 class Recording(NamedTuple):
-    """A WAV file, what is said in it and by whom."""
+    """A WAV file, its transcript and its speaker."""
 
     path: Path
     text: str
@@ -37,38 +37,41 @@ class Recording(NamedTuple):
 
 
 class RecordingSource(Config):
-    """Where recordings lie, and how they are strung together."""
+    """The path of recordings, and how they are joined to strings."""
 
-    path: Path = Field(description="a .tsv or .txt file, or a folder of folders")
-    sound: Column = Field(0, description="column of the WAV file's path: number from 0, or name")
-    text: Column = Field(1, description="the same of the transcript")
-    speaker: Column | None = Field(None, description="the same of the speaker; everybody is one if not given")
+    path: Path = Field(description="path of a .tsv or .txt file, or of a folder with one subfolder per word")
+    sound: Column = Field(0, description="column of the WAV path, a number from 0 or a name")
+    text: Column = Field(1, description="column of the transcript, a number from 0 or a name")
+    speaker: Column | None = Field(
+        None, description="column of the speaker, a number from 0 or a name; default: all recordings have one speaker"
+    )
     join: tuple[PositiveInt, PositiveInt] | None = Field(
-        None, description="recordings of one speaker to a string, at least and at most; each by itself if not given"
+        None, description="minimum and maximum number of recordings per string, all of one speaker; default: no joining"
     )
     silence: tuple[NonNegativeFloat, NonNegativeFloat] = Field(
-        (0.0, 0.0), description="seconds around and between the recordings of a string, likewise"
+        (0.0, 0.0),
+        description="minimum and maximum silence around and between the recordings of a string, in seconds",
     )
     strings: PositiveInt | None = Field(
-        None, description="how many strings; as many as use every recording once, about, if not given"
+        None, description="number of strings per epoch; default: enough to use each recording about once"
     )
 
     def model_post_init(self, _: object) -> None:
         for name in ("join", "silence"):
-            if (given := getattr(self, name)) is not None and given[0] > given[1]:
-                raise ValueError(f"{name} = {list(given)} must rise")
+            if (limits := getattr(self, name)) is not None and limits[0] > limits[1]:
+                raise ValueError(f"{name} = {list(limits)}: the minimum is larger than the maximum")
         if self.join is None and (self.strings is not None or any(self.silence)):
-            raise ValueError("`strings` and `silence` are for recordings that are joined: set join = [1, 7], or so")
+            raise ValueError("`strings` and `silence` need joined recordings: set `join`, for example join = [1, 7]")
 
     def read(self) -> Generator[Recording]:
-        """Stream what there is, in order, sounds unopened. What is missing is said at once, or when it is reached."""
+        """Stream the recordings in order, unopened. A wrong path raises at once, a bad line when reached."""
         if self.path.is_dir():
-            return some(self.path, self._read_folders(), "recording")
+            return non_empty(self.path, self._read_folders(), "recording")
         require_file(self.path)
         if self.path.name.removesuffix(".gz").endswith((".tsv", ".txt")):
-            return some(self.path, self._read_tsv(), "recording")
-        hint = "use .tsv, a WAV file and its transcript a line, or a folder of folders"
-        raise DataError(f"{self.path} lists no recordings", hint)
+            return non_empty(self.path, self._read_tsv(), "recording")
+        hint = "supported: .tsv and .txt, with a WAV path, a tab and a transcript per line, or a folder of subfolders"
+        raise DataError(f"{self.path}: unsupported file type", hint)
 
     def _read_tsv(self) -> Generator[Recording]:
         columns = [self.sound, self.text, *([] if self.speaker is None else [self.speaker])]
@@ -78,9 +81,11 @@ class RecordingSource(Config):
                     continue
                 path = self.path.parent / name
                 if not path.is_file():
-                    raise DataError(f"{where}: there is no file {path}", "paths start from the folder of the list")
+                    raise DataError(f"{where}: {path} does not exist", f"paths are relative to {self.path.parent}")
                 if not clean(text):
-                    raise DataError(f"{where}: nothing is said in {name}", "leave such recordings out")
+                    raise DataError(
+                        f"{where}: the transcript of {name} is empty", "add a transcript, or remove the line"
+                    )
                 yield Recording(path, clean(text), *speaker)
 
     def _read_folders(self) -> Generator[Recording]:
@@ -89,28 +94,29 @@ class RecordingSource(Config):
 
 
 class RecordingStore(Store):
-    """Sounds and the number of who speaks, memory-mapped.
+    """Samples and speaker numbers, memory-mapped.
 
-    Stores hold unsigned numbers: samples are kept, bit for bit, as if they were.
+    Stores hold unsigned integers, so the bits of the int16 samples are stored as uint16.
     """
 
     SIDES = ("samples", "speaker")
     KIND = "recordings 1"
+    CONTENT = "recordings"
 
     @property
     def lengths(self) -> np.ndarray:
-        """(n,) int64: samples of each recording."""
+        """(n,) int64: number of samples of each recording."""
         return np.diff(self._offsets[0])
 
     @property
     def speakers(self) -> np.ndarray:
-        """(n,)"""
+        """(n,): speaker number of each recording."""
         return self._flat[1]
 
     def rows(self, index: np.ndarray) -> Ragged:
-        """The samples, int16, of the recordings numbered by `index` (B,), in its order."""
-        found = gather(self._flat[0], self._offsets[0], index)
-        return Ragged(found.flat.view("int16"), found.lengths)
+        """The samples, int16, of the recordings at the indices `index` (B,), in its order."""
+        samples = gather(self._flat[0], self._offsets[0], index)
+        return Ragged(samples.flat.view("int16"), samples.lengths)
 
 
 class RecordingWriter(Writer):
@@ -122,14 +128,14 @@ class RecordingWriter(Writer):
 
 
 class String(NamedTuple):
-    """Recordings one after another."""
+    """Recordings one after another, with silences."""
 
-    members: np.ndarray  # (k,)
-    silences: np.ndarray  # (k + 1,) samples before each of them and after the last
+    members: np.ndarray  # (k,) indices of the recordings
+    silences: np.ndarray  # (k + 1,) number of silent samples before each recording and after the last
 
 
 class Strings:
-    """The rows that a model reads: recordings, or strings of them, which are a pure function of (seed, epoch)."""
+    """The rows for a model: single recordings, or strings of them, which are a pure function of (seed, epoch)."""
 
     def __init__(
         self, store: RecordingStore, texts: Sequence[str], tokenizer: Tokenizer, source: RecordingSource, rate: int
@@ -143,16 +149,17 @@ class Strings:
             return [String(np.array([i]), np.zeros(2, "int64")) for i in range(n)]
         rng = np.random.default_rng((seed, epoch))
         n_strings = self.source.strings or max(1, 2 * n // sum(join))
-        who = rng.choice(len(self.by_speaker), n_strings, p=[len(own) / n for own in self.by_speaker])
+        probabilities = [len(recordings) / n for recordings in self.by_speaker]
+        speakers = rng.choice(len(self.by_speaker), n_strings, p=probabilities)
         counts = rng.integers(join[0], join[1], n_strings, endpoint=True)
         low, high = (seconds * self.rate for seconds in self.source.silence)
         return [
             String(rng.choice(self.by_speaker[i], k), rng.uniform(low, high, k + 1).astype("int64"))
-            for i, k in zip(who, counts)
+            for i, k in zip(speakers, counts)
         ]
 
     def length(self, string: String) -> int:
-        """Samples."""
+        """The number of samples of a string, silences included."""
         return int(self.store.lengths[string.members].sum() + string.silences.sum())
 
     def text(self, string: String) -> str:
@@ -165,7 +172,7 @@ class Strings:
         return pad_sounds([self.sound(string) for string in strings], self.tokens(strings))
 
     def sound(self, string: String) -> np.ndarray:
-        """The samples (N,) int16, zeros where it is silent."""
+        """The samples (N,) int16 of a string; silences are zeros."""
         samples = self.store.rows(string.members)
         before = np.repeat(np.cumsum(string.silences[:-1]), samples.lengths)
         sound = np.zeros(self.length(string), "int16")
@@ -174,11 +181,13 @@ class Strings:
 
 
 def pad_sounds(sounds: Sequence[np.ndarray], tokens: Sequence[Sequence[int]] | None = None) -> SoundBatch:
-    """A batch as long as its longest: sounds end in zeros, and what is said in them in IGNORE."""
+    """A batch as long as its longest recording: sounds are padded with zeros, transcripts with IGNORE."""
     lengths = np.array([len(sound) for sound in sounds])
     samples = np.zeros((len(sounds), lengths.max()), "int16")
     for row, sound in zip(samples, sounds):
         row[: len(sound)] = sound
-    said = None if tokens is None else Ragged.of(tokens)
-    labels = None if said is None else torch.from_numpy(spread(said, int(said.lengths.max()), IGNORE))
+    transcripts = None if tokens is None else Ragged.of(tokens)
+    labels = None
+    if transcripts is not None:
+        labels = torch.from_numpy(spread(transcripts, int(transcripts.lengths.max()), IGNORE))
     return SoundBatch(torch.from_numpy(samples), torch.from_numpy(lengths), labels)

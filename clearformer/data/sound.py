@@ -1,6 +1,6 @@
 """[sound]: how recordings become the frames that a model reads.
 
-samples, 16 bits each ──▶ waves in [−1, 1) ──▶ log-mel frames (layers/mel.py); distorted on the way in training
+samples, 16 bits each ──▶ waves in [−1, 1) ──▶ log-mel frames (layers/mel.py); with augmentation in training
 """
 
 from dataclasses import replace
@@ -11,22 +11,22 @@ from torch import Tensor, nn
 
 from clearformer.config import Config
 from clearformer.data.batch import SoundBatch
-from clearformer.data.distort import DistortConfig, add_noise, change_speed, strike_out
+from clearformer.data.distort import DistortConfig, add_noise, change_speed, mask_frames
 from clearformer.layers.mel import LogMel
 
 
 class SoundConfig(Config):
     """[sound]"""
 
-    rate: int = Field(16000, gt=0, description="samples a second; recordings of another rate are resampled")
-    n_mels: int = Field(80, gt=0, description="bands of pitch")
-    window: float = Field(0.025, gt=0, description="seconds that a frame looks at")
-    hop: float = Field(0.010, gt=0, description="seconds from frame to frame")
+    rate: int = Field(16000, gt=0, description="samples per second; recordings at other rates are resampled")
+    n_mels: int = Field(80, gt=0, description="number of mel bands")
+    window: float = Field(0.025, gt=0, description="length of the window of a frame, in seconds")
+    hop: float = Field(0.010, gt=0, description="time between consecutive frames, in seconds")
     distort: DistortConfig = DistortConfig()
 
     def model_post_init(self, _: object) -> None:
         if not 1 <= self.hop_samples <= self.window_samples:
-            raise ValueError(f"hop = {self.hop:g} s must be a sample at least, and at most window = {self.window:g} s")
+            raise ValueError(f"hop = {self.hop:g} s must be at least one sample and at most window = {self.window:g} s")
 
     @property
     def window_samples(self) -> int:
@@ -38,7 +38,7 @@ class SoundConfig(Config):
 
 
 class SoundFrontend(nn.Module):
-    """A batch of samples -> the same as frames; what is frames already passes. It learns nothing."""
+    """Converts a batch of samples into frames; a batch of frames is returned unchanged. It has no parameters."""
 
     def __init__(self, config: SoundConfig) -> None:
         super().__init__()
@@ -49,18 +49,19 @@ class SoundFrontend(nn.Module):
         if batch.sounds.is_floating_point():
             return batch
         self.to(batch.sounds.device)
-        waves, lengths, how = batch.sounds.float() / 2**15, batch.lengths, self.config.distort
-        if self.training and how.speed > 1:
-            waves, lengths = change_speed(waves, lengths, how.speed ** between(-1, 1, waves))
-        if self.training and how.snr is not None:
-            waves = add_noise(waves, lengths, between(*how.snr, waves))
+        waves, lengths, distort = batch.sounds.float() / 2**15, batch.lengths, self.config.distort
+        if self.training and distort.speed > 1:
+            waves, lengths = change_speed(waves, lengths, distort.speed ** between(-1, 1, waves))
+        if self.training and distort.snr is not None:
+            waves = add_noise(waves, lengths, between(*distort.snr, waves))
         frames, lengths = self.log_mel(waves, lengths)
         if self.training:
-            longest = round(how.time_width / self.config.hop)
-            frames = strike_out(frames, lengths, how.time_masks, longest, how.band_masks, how.band_width)
+            longest = round(distort.time_width / self.config.hop)
+            masks = distort.time_masks, longest, distort.band_masks, distort.band_width
+            frames = mask_frames(frames, lengths, *masks)
         return replace(batch, sounds=frames, lengths=lengths)
 
 
 def between(low: float, high: float, rows: Tensor) -> Tensor:
-    """A number for each row (B,), drawn evenly."""
+    """A draw from U(low, high) for each row, (B,)."""
     return low + (high - low) * torch.rand(len(rows), device=rows.device)

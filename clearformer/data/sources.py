@@ -1,12 +1,12 @@
-"""Files to lines, cells and JSON objects, streamed: what every kind of text data is read by.
+"""Files to lines, cells and JSON objects, streamed. All text data is read through this module.
 
     read_lines(path)             decoded lines
-    read_cells(path, columns)    some columns of a table that tabs divide, by number or header name
-    read_objects(path)           one JSON object a line
+    read_cells(path, columns)    some columns of a file with tabs between columns, by number or by header name
+    read_objects(path)           one JSON object per line
 
-Every file may be gzipped. Text is UTF-8 and comes back cleaned by `text.normalize.clean`. Only a line feed ends a
-line: the Unicode separators that `str.splitlines` honours occur inside real sentences and would shift one side of a
-corpus against the other.
+Every file may be gzipped. Text is UTF-8; callers clean it with `text.normalize.clean`. Only a line feed ends a line:
+the Unicode separators that `str.splitlines` splits at occur inside real sentences and would misalign the two sides of
+a corpus.
 """
 
 import gzip
@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import IO, TypeVar, cast
 
 from clearformer.errors import DataError, suggest
+from clearformer.wording import agree, count
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str | Path)
 
 
 def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str, list[str]]]:
-    """Where each line is, for a message, and its cells in these columns; of a blank line they are empty.
+    """Each line as its location, for messages, and its cells in these columns, which are empty for a blank line.
 
-    Names are looked up in the first line; numbers mean there is no header.
+    Column names are looked up in the first line; with column numbers, the file has no header.
     """
     with closing(read_lines(path)) as file:
         lines = enumerate(file, 1)
@@ -37,77 +38,80 @@ def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str,
             header = line.split("\t")
             for name in columns:
                 if name not in header:
-                    raise DataError(f"{path}:1: the header has no column `{name}`", f"it has: {', '.join(header)}")
+                    raise DataError(
+                        f"{path}:1: the header has no column `{name}`", f"available columns: {', '.join(header)}"
+                    )
             columns = [header.index(str(name)) for name in columns]
         places = [int(column) for column in columns]
         needed = max(places) + 1
         for number, line in lines:
             cells = line.split("\t") if line.strip() else [""] * needed
             if len(cells) < needed:
-                found = f"{len(cells)} column{'s' * (len(cells) > 1)}"
                 raise DataError(
-                    f"{path}:{number}: {found} where {needed} are needed",
-                    "tabs divide columns; choose others with `columns`, counted from 0",
+                    f"{path}:{number}: {count(len(cells), 'column')}, but {needed} {agree(needed, 'is', 'are')} needed",
+                    "separate columns by tabs, or choose other columns, counted from 0",
                 )
             yield f"{path}:{number}", [cells[place] for place in places]
 
 
 def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
-    """Where each line is, for a message, and the JSON object on it; None for a blank line."""
+    """Each line as its location, for messages, and its JSON object, which is None for a blank line."""
     with closing(read_lines(path)) as lines:
         for number, line in enumerate(lines, 1):
             where = f"{path}:{number}"
             try:
                 row = json.loads(line) if line.strip() else None
             except (ValueError, RecursionError) as error:
-                raise DataError(f"{where}: not valid JSON ({error})", "each line must be one whole object") from None
+                raise DataError(
+                    f"{where}: not valid JSON ({error})", "each line must be one complete JSON object"
+                ) from None
             if not isinstance(row, dict) and line.strip():
                 raise DataError(
-                    f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one whole object"
+                    f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one complete JSON object"
                 )
             yield where, row
 
 
 def json_text(row: dict[str, object], key: str, where: str) -> str:
     if key not in row:
-        raise DataError(f"{where}: no key `{key}`", f"the keys there are: {', '.join(row) or 'none'}")
+        raise DataError(f"{where}: no key `{key}`", f"available keys: {', '.join(row) or 'none'}")
     value = row[key]
     if not isinstance(value, str):
         raise DataError(
-            f"{where}: `{key}` is of type {type(value).__name__}, not text", "name a key that holds strings"
+            f"{where}: `{key}` is of type {type(value).__name__}, not a string", "choose a key with strings"
         )
     return value
 
 
 def read_lines(path: Path) -> Generator[str]:
-    """Decoded lines without their ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
-    with closing(read_ended(path)) as lines:
+    """Decoded lines without line ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
+    with closing(read_lines_with_ends(path)) as lines:
         for line in lines:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def read_ended(path: Path) -> Generator[str]:
-    """Decoded lines with their ends, which the last may lack."""
+def read_lines_with_ends(path: Path) -> Generator[str]:
+    """Decoded lines with line ends, which the last line may lack."""
     number = 0
     try:
-        # Binary files split on line feeds alone.
+        # In binary mode, lines end at line feeds only.
         with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as file:
             for number, line in enumerate(file, 1):
                 yield decode(line, str(path), number)
     except EOFError:
         raise DataError(
-            f"{path}: the compressed file is cut off after line {number:,}", "copy or download it again"
+            f"{path}: the compressed file is truncated after line {number:,}", "copy or download it again"
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"{path}: damaged after line {number:,}, or not gzip ({error})", "copy or download it again"
+            f"{path}: damaged after line {number:,}, or not a gzip file ({error})", "copy or download it again"
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
-    """One line of the file called `name` as text, without its end."""
+    """One line of the file `name` as text, without its line end."""
     return decode(line, name, number).removesuffix("\n").removesuffix("\r")
 
 
@@ -115,51 +119,56 @@ def decode(line: bytes, name: str, number: int) -> str:
     if b"\0" in line:
         raise DataError(
             f"{name}:{number}: binary data (a NUL byte), not text",
-            "if it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8",
+            "if it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8 IN > OUT",
         )
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line is 0x{error.object[error.start]:02x})",
-            "convert it, for example: iconv -f LATIN1 -t UTF-8",
+            "convert it, for example: iconv -f LATIN1 -t UTF-8 IN > OUT",
         ) from None
 
 
 def require_file(path: Path) -> None:
     if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file", "name the file inside it")
+        raise DataError(f"{path} is a folder, not a file", "give the path of a file inside it")
     if not path.exists():
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(
-            f"{path} does not exist", suggest(path.name, beside) if 0 < len(beside) < 20 else "check the path"
+            f"{path} does not exist", suggest(path.name, siblings) if 0 < len(siblings) < 20 else "check the path"
         )
 
 
+def file_type(path: Path) -> str:
+    """The suffix of a file name, without a final .gz: `.tsv` for train.tsv.gz."""
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
 def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[DataError] | None) -> list[tuple[Name, T]]:
-    """Files with what `read` makes of them. One that cannot be read raises, or is left out and told in `broken`."""
-    found = []
+    """Files with the results of `read`. A file that cannot be read raises, or is skipped and added to `broken`."""
+    contents = []
     for name in names:
         try:
-            found.append((name, read(name)))
+            contents.append((name, read(name)))
         except DataError as error:
             if broken is None:
                 raise
             broken.append(error)
-    return found
+    return contents
 
 
-def evenly(every: Sequence[T], n: int) -> list[T]:
-    """At most n of them, from all over."""
-    n = min(n, len(every))
-    return [every[i * len(every) // n] for i in range(n)]
+def evenly_spaced(items: Sequence[T], n: int) -> list[T]:
+    """At most n items at equal distances."""
+    n = min(n, len(items))
+    return [items[i * len(items) // n] for i in range(n)]
 
 
-def some(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
-    """The examples, of which there must be at least one."""
+def non_empty(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
+    """The examples; raises if there are none."""
     with closing(examples):
         first = next(examples, None)
         if first is None:
-            raise DataError(f"{path} is empty", f"a corpus needs at least one {what}")
+            raise DataError(f"{path} is empty", f"it must contain at least one {what}")
         yield first
         yield from examples

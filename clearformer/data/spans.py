@@ -1,12 +1,13 @@
-"""Drop a few spans of a text and have them said again in order (Raffel et al. 2020, section 3.1.4 and figure 2).
+"""Remove random spans of a text for a model to predict (Raffel et al. 2020, section 3.1.4 and figure 2).
 
     text     Thank you for inviting me to your party last week
     source   Thank you <X> me to your party <Y> week
     target   <X> for inviting <Y> last <Z>
 
-15 % of the tokens go, in spans of three on average; each leaves a sentinel of its own, and one more ends the target.
-How many go, in how many spans, the length of the text says. Where they fall is drawn: every way to cut the lost tokens
-into that many spans is as likely as any other, and so is every way to set them apart.
+15 % of the tokens are removed, in spans of three on average. Each span is replaced by a different sentinel, and one
+more sentinel ends the target. The number of removed tokens and of spans follows from the length of the text. The
+positions are random: every division of the removed tokens into spans is equally probable, and so is every division of
+the rest.
 """
 
 from collections.abc import Sequence
@@ -16,51 +17,53 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.errors import DataError
+from clearformer.wording import count
 
 
 class SpanConfig(Config):
     """[spans]"""
 
-    rate: float = Field(0.15, gt=0, lt=1, description="share of the tokens that go")
-    mean_length: float = Field(3.0, ge=1, description="tokens of a span, on average")
+    rate: float = Field(0.15, gt=0, lt=1, description="fraction of the tokens that is removed")
+    mean_length: float = Field(3.0, ge=1, description="mean length of a span, in tokens")
 
 
 def drop_spans(
     tokens: Sequence[int] | np.ndarray, sentinels: Sequence[int], config: SpanConfig, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """One text's ids -> source and target, without EOS. sentinels: their ids, in order of use.
+    """The ids of a text -> source and target, without EOS. sentinels: their ids, in order of use.
 
-    Of n tokens round(n · rate) go, at least one. Unlike in T5's own code, which always keeps the first token and drops
-    the last, a span may stand anywhere; two spans have a token between them.
+    Of n tokens round(n · rate) are removed, but at least one. Unlike in T5's code, which never removes the first token
+    and always the last, a span may be anywhere; there is at least one token between two spans.
     """
     if not len(tokens):
-        raise DataError("an empty text has no span to lose", "leave empty texts out")
+        raise DataError("an empty text has no spans to remove", "remove empty texts")
     n = len(tokens)
-    n_lost, n_spans = count(n, config)
+    n_removed, n_spans = span_counts(n, config)
     if n_spans >= len(sentinels):
         raise DataError(
-            f"a text of {n} tokens loses {n_spans} spans, which takes {n_spans + 1} sentinels, not {len(sentinels)}",
-            "give the tokenizer more sentinels, cut the text, or make the spans longer",
+            f"a text of {count(n, 'token')} needs {count(n_spans + 1, 'sentinel')}, "
+            f"but the tokenizer has {len(sentinels)}",
+            "add sentinels to the tokenizer, shorten the text, or set a larger objective.mean_length",
         )
-    lost = compose(n_lost, n_spans, rng)  # (spans,)
-    kept = compose(n - n_lost + 2, n_spans + 1, rng)  # (spans + 1,): before, between and after them
-    kept[0], kept[-1] = kept[0] - 1, kept[-1] - 1  # these two may be empty
-    runs = np.append(np.stack([kept[:-1], lost], axis=1), kept[-1])  # kept, lost, kept ... kept
-    is_lost = np.repeat(np.arange(len(runs)) % 2 == 1, runs)  # (n,)
+    removed = compose(n_removed, n_spans, rng)  # (spans,)
+    gaps = compose(n - n_removed + 2, n_spans + 1, rng)  # (spans + 1,): before, between and after them
+    gaps[0], gaps[-1] = gaps[0] - 1, gaps[-1] - 1  # these two may be empty
+    runs = np.append(np.stack([gaps[:-1], removed], axis=1), gaps[-1])  # gap, span, gap ... gap
+    is_removed = np.repeat(np.arange(len(runs)) % 2 == 1, runs)  # (n,)
     ids, marks = np.asarray(tokens, "int64"), np.asarray(sentinels[: n_spans + 1], "int64")
-    # A sentinel comes after each run that is kept, and before each that is lost; the last closes the target.
-    source = np.insert(ids[~is_lost], np.cumsum(kept[:-1]), marks[:-1])
-    target = np.insert(ids[is_lost], np.append(np.cumsum(lost) - lost, n_lost), marks)
+    # In the source a sentinel follows each gap; in the target it precedes each span, and the last one ends the target.
+    source = np.insert(ids[~is_removed], np.cumsum(gaps[:-1]), marks[:-1])
+    target = np.insert(ids[is_removed], np.append(np.cumsum(removed) - removed, n_removed), marks)
     return source.tolist(), target.tolist()
 
 
-def count(n: int, config: SpanConfig) -> tuple[int, int]:
-    """How many of n tokens go, and in how many spans."""
-    n_lost = min(max(round(n * config.rate), 1), n)
-    return n_lost, min(max(round(n_lost / config.mean_length), 1), n_lost, n - n_lost + 1)
+def span_counts(n: int, config: SpanConfig) -> tuple[int, int]:
+    """The number of tokens removed from a text of n tokens, and the number of spans."""
+    n_removed = min(max(round(n * config.rate), 1), n)
+    return n_removed, min(max(round(n_removed / config.mean_length), 1), n_removed, n - n_removed + 1)
 
 
 def compose(total: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
-    """`total` as a sum of n_parts numbers, each at least 1; every such sum is as likely as any other."""
+    """`total` as a sum of n_parts integers, each at least 1, drawn uniformly from all such sums."""
     cuts = np.sort(rng.choice(total - 1, n_parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)

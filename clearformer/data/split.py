@@ -1,16 +1,16 @@
-"""Which sentences, or pictures, are held out of training: a stable place for each source sentence.
+"""Assign sentences and images to splits by a hash of their content: their place in [0, 1).
 
-A shuffled split would let a sentence with several translations train on one and be tested on another.
-Here the source text alone decides, so all its pairs land on one side, in any file and any order, without memory.
+With a shuffled split, a sentence with several translations could occur in both the training and the test data. Here the
+split depends on the source text alone, so all its pairs are in one split, in any file and order, without extra memory.
 """
 
 from hashlib import blake2b
 
 
 def place(source: str | bytes, seed: int = 0) -> float:
-    """Where a sentence, or the bytes of a picture, falls in [0, 1): blake2b(seed, source) / 2^64.
+    """The place of a sentence, or of the bytes of an image, in [0, 1): blake2b(seed, source) / 2^64.
 
-    Evenly spread, and the same on every machine. Python's own `hash` would not do: it differs from process to process.
+    Uniformly distributed, and the same on every machine, unlike Python's `hash`, which differs between processes.
     """
     content = source.encode() if isinstance(source, str) else source
     digest = blake2b(content, digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()

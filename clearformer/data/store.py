@@ -1,14 +1,14 @@
-"""Tokenised text on disk, memory-mapped, so that a corpus larger than memory trains like a small one.
+"""Tokenised text on disk, memory-mapped, so that a corpus may be larger than memory.
 
-One safetensors file holds rows of ids laid end to end, and where each begins. Sentence pairs have two sides:
+One safetensors file holds concatenated rows of ids, and where each row begins. Sentence pairs have two sides:
 
     source_offsets  (n + 1,) int64     sentence i is source[source_offsets[i] : source_offsets[i + 1]]
     target_offsets  (n + 1,) int64
-    source          (sum of lengths,)  uint16 while every id fits in it, else int32; no BOS, EOS or padding
+    source          (sum of lengths,)  uint16 if every id fits, otherwise int32; no BOS, EOS or padding
     target          (sum of lengths,)
 
-and documents have one, `tokens`, in which each document ends with EOS. The header's metadata carries the caller's
-strings (say, the tokenizer's fingerprint) next to our own mark.
+Documents have one side, `tokens`, in which each document ends with EOS. The metadata of the header holds the caller's
+strings, such as the tokenizer's fingerprint, and the type of the store.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,15 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from clearformer.data.tensor_file import Kind, TensorFileWriter
+from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
 from clearformer.errors import DataError
 
-MARK = "clearformer"  # the key of the metadata that says which kind of store this is
+MARK = "clearformer"  # the metadata key of the type of a store
+PREPARE_AGAIN = "delete it, then start the run again to prepare the data"
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths laid end to end: flat (sum of lengths,), lengths (B,)."""
+    """Concatenated rows of different lengths: flat (sum of lengths,), lengths (B,)."""
 
     flat: np.ndarray
     lengths: np.ndarray
@@ -41,33 +42,34 @@ class Ragged(NamedTuple):
 
 
 class Store:
-    """A store opened for reading. Nothing is read before it is asked for, and the system forgets pages as it needs."""
+    """A store opened for reading. Data is read on access, and the operating system frees its pages when needed."""
 
     SIDES: ClassVar[tuple[str, ...]]
     KIND: ClassVar[str]
-    """What the mark says: the things stored, and the version of their form."""
+    """The value of MARK in the metadata: the type of the examples, and the version of the format."""
+    CONTENT: ClassVar[str]
+    """The examples in messages: "pairs"."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        what = self.KIND.split()[0]
         try:
-            # Through torch the library hands out views of the mapped file; through numpy it would copy.
+            # With "pt" the library returns views of the mapped file; with "np" it would copy.
             with safe_open(path, framework="pt") as file:
                 self.metadata: dict[str, str] = dict(file.metadata() or {})
                 if self.metadata.pop(MARK, None) != self.KIND:
-                    raise DataError(f"{path} is not a store of {what}", "delete it and prepare the data again")
+                    raise DataError(f"{path} does not contain prepared {self.CONTENT}", PREPARE_AGAIN)
                 tensors = [file.get_tensor(name).numpy() for name in self.tensors()]
         except FileNotFoundError:
-            raise DataError(f"{path} does not exist", "prepare the data first") from None
+            raise DataError(f"{path} does not exist", "start the run again to prepare the data") from None
         except (SafetensorError, OSError) as error:
             raise DataError(
-                f"{path} is truncated or not a store of {what} ({error})", "delete it and prepare the data again"
+                f"{path} is truncated or does not contain prepared {self.CONTENT} ({error})", PREPARE_AGAIN
             ) from None
         self._offsets, self._flat = tensors[: len(self.SIDES)], tensors[len(self.SIDES) :]
 
     @classmethod
     def tensors(cls) -> tuple[str, ...]:
-        """The widest elements come first, so that every tensor starts at a multiple of its element's size."""
+        """Names of the tensors, with the widest elements first, so that every tensor is aligned to its elements."""
         return *(f"{side}_offsets" for side in cls.SIDES), *cls.SIDES
 
     def __len__(self) -> int:
@@ -79,27 +81,29 @@ class PairStore(Store):
 
     SIDES = ("source", "target")
     KIND = "pairs 1"
+    CONTENT = "pairs"
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """(n, 2) int32: tokens of each source and target, without BOS and EOS."""
+        """(n, 2) int32: number of tokens of each source and target, without BOS and EOS."""
         return np.stack([np.diff(offsets).astype("int32") for offsets in self._offsets], axis=1)
 
     def rows(self, index: np.ndarray) -> tuple[Ragged, Ragged]:
-        """The sources and the targets of the pairs numbered by `index` (B,), in its order."""
+        """The sources and the targets of the pairs at the indices `index` (B,), in its order."""
         source, target = (gather(flat, offsets, index) for flat, offsets in zip(self._flat, self._offsets))
         return source, target
 
 
 class DocumentStore(Store):
-    """Documents, each ended by EOS: one stream of tokens, and where in it each document begins."""
+    """Documents, each ending with EOS: one stream of tokens, and where each document begins."""
 
     SIDES = ("tokens",)
     KIND = "documents 1"
+    CONTENT = "documents"
 
     @property
     def tokens(self) -> np.ndarray:
-        """(N,): all documents end to end, a view of the mapped file."""
+        """(N,): all documents concatenated, a view of the mapped file."""
         return self._flat[0]
 
     @property
@@ -109,32 +113,32 @@ class DocumentStore(Store):
 
     @property
     def start_id(self) -> int:
-        """What is read before the first token of a document: BOS, or the EOS of whatever came before."""
+        """The input before the first token of a document: BOS, or the EOS of the previous document."""
         return int(self.metadata["start"])
 
     def rows(self, index: np.ndarray) -> Ragged:
-        """The documents numbered by `index` (B,), in its order."""
+        """The documents at the indices `index` (B,), in its order."""
         return gather(self.tokens, self.offsets, index)
 
 
 def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
-    """Rows of a ragged array without a loop: position j of the result lies at j plus its row's displacement."""
+    """Rows of a ragged array without a loop: element j of the result is at j plus the shift of its row."""
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
-    moved = starts - (np.cumsum(lengths) - lengths)
-    return Ragged(flat[np.repeat(moved, lengths) + np.arange(lengths.sum())], lengths)
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    return Ragged(flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths)
 
 
 class Writer:
-    """Streams rows of ids into a store, in constant memory. A writer that fails leaves nothing behind."""
+    """Streams rows of ids into a store, in constant memory. After an error no files are left."""
 
     STORE: ClassVar[type[Store]]
 
     def __init__(self, path: Path, vocab_size: int, metadata: Mapping[str, str] | None = None) -> None:
         dtype = "uint16" if vocab_size <= 2**16 else "int32"
-        kinds = {name: Kind("int64" if name.endswith("_offsets") else dtype) for name in self.STORE.tensors()}
+        specs = {name: TensorSpec("int64" if name.endswith("_offsets") else dtype) for name in self.STORE.tensors()}
         self._ends = dict.fromkeys(self.STORE.SIDES, 0)
         self.count = 0
-        self._file = TensorFileWriter(path, kinds, {**(metadata or {}), MARK: self.STORE.KIND})
+        self._file = TensorFileWriter(path, specs, {**(metadata or {}), MARK: self.STORE.KIND})
         for side in self._ends:
             self._file.append(f"{side}_offsets", np.zeros(1, "int64"))
 
@@ -142,7 +146,7 @@ class Writer:
         assert len({len(rows) for rows in sides}) == 1, "a pair has two sides"
         self.count += len(sides[0])
         for side, ids in zip(self._ends, sides):
-            rows = Ragged.of(ids, self._file.kinds[side].dtype)
+            rows = Ragged.of(ids, self._file.specs[side].dtype)
             self._file.append(side, rows.flat)
             self._file.append(f"{side}_offsets", self._ends[side] + np.cumsum(rows.lengths))
             self._ends[side] += len(rows.flat)
@@ -151,8 +155,8 @@ class Writer:
         """Put the store in place."""
         if self.count == 0:
             self._file.discard()
-            what = self.STORE.KIND.split()[0]
-            raise DataError(f"{self._file.path}: there are no {what} to store", "check the corpus and its filter")
+            message = f"{self._file.path}: there are no {self.STORE.CONTENT} to write"
+            raise DataError(message, "check the data files and [data]")
         self._file.join()
 
     def __enter__(self) -> Self:
@@ -177,7 +181,7 @@ class StoreWriter(Writer):
     STORE = PairStore
 
     def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
-        """Append pairs; chunks of some thousands are fastest."""
+        """Append pairs; chunks of a few thousand are fastest."""
         self._append(source_ids, target_ids)
 
     def close(self) -> PairStore:
@@ -187,7 +191,7 @@ class StoreWriter(Writer):
 
 
 class DocumentWriter(Writer):
-    """Streams tokenised documents, each of which must end with EOS; `start_id` is what is read before a document."""
+    """Streams tokenised documents, which must end with EOS; `start_id` is the input before the first token of each."""
 
     STORE = DocumentStore
 

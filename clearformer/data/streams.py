@@ -1,11 +1,11 @@
-"""Running text for a model that carries its state along: rows that go on from batch to batch.
+"""Running text for a recurrent model: each row of a batch continues the same row of the previous batch.
 
     text      a b c d e f g h i j k l                 three streams of four tokens, read two at a time
-    batch 1   a b | e f | i j                         rows begin
-    batch 2   c d | g h | k l                         each goes on where it was
+    batch 1   a b | e f | i j                         rows start
+    batch 2   c d | g h | k l                         rows continue
 
-Gradients end with a batch, the state does not (truncated back-propagation through time, Williams & Peng 1990). What is
-read before each label, windows.py tells.
+Gradients stop at the start of a batch, the state does not (truncated back-propagation through time, Williams & Peng
+1990). windows.py describes the inputs and labels.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,11 @@ from clearformer.data.batch import TextBatch
 from clearformer.data.store import DocumentStore
 from clearformer.data.windows import rows_at
 from clearformer.errors import DataError
+from clearformer.wording import agree, count
 
 
 class Stretch(NamedTuple):
-    """`length` labels from each of `places` (B,), which go on from those before them unless they are the first."""
+    """`length` labels from each of `places` (B,); they continue the block's previous batch unless it is the first."""
 
     places: np.ndarray
     length: int
@@ -33,9 +34,10 @@ class Stretch(NamedTuple):
 class Streams:
     """Batches of `n_rows` streams, `length` tokens of each; their order is a pure function of (seed, epoch).
 
-    A step of several micro-batches has as many blocks of streams: each goes on by itself, on whatever rank. Every
-    epoch begins to cut at another place, drawn below `length`; what is left at the ends, less than a batch for each
-    stream, goes unseen until another epoch. Documents that are not `joined` begin anew, also inside a row.
+    A step of several micro-batches has one block of streams per micro-batch; each block continues independently, on any
+    rank. Every epoch starts at a random position below `length`; the tokens left at both ends, fewer than a batch per
+    stream, are not seen in this epoch. Unless documents are `joined`, the state is reset at their start, also inside a
+    row.
     """
 
     is_drawn = False
@@ -50,8 +52,9 @@ class Streams:
         spare = self.n_tokens - n * self.length
         if spare < 0:
             raise DataError(
-                f"{self.store.path}: {self.n_tokens:,} tokens do not fill {n:,} rows of {self.length:,}",
-                "give more text, or set fewer train.tokens or a smaller data.length",
+                f"{self.store.path}: {count(self.n_tokens, 'token')} {agree(self.n_tokens, 'does', 'do')} not fill "
+                f"{count(n, 'row')} of {count(self.length, 'token')}",
+                "add text, or set a smaller train.tokens or data.length",
             )
         first = int(np.random.default_rng((self.seed, epoch)).integers(min(self.length, spare + 1)))
         each = (self.n_tokens - first) // n  # tokens of a stream
@@ -62,24 +65,24 @@ class Streams:
         ]
 
     def whole(self) -> list[Stretch]:
-        """A single stream that holds every token exactly once: each is predicted from all that came before it."""
+        """A single stream with every token exactly once: each is predicted from all tokens before it."""
         length = self.n_rows * self.length
         return [Stretch(np.array([at]), length, 0, at == 0) for at in range(0, self.n_tokens, length)]
 
     def count(self, stretch: Stretch) -> int:
-        """The labels in a batch, without reading it."""
+        """The number of labels in a batch, without reading it."""
         return int(np.minimum(stretch.length, self.n_tokens - stretch.places).sum())
 
     def batch(self, stretch: Stretch, key: tuple[int, int] = (0, 0)) -> TextBatch:
         batch = rows_at(self.store, stretch.places, stretch.length, self.joined)
-        return replace(batch, goes_on=torch.from_numpy(self.goes_on(stretch)), block=stretch.block)
+        return replace(batch, continues=torch.from_numpy(self.continues(stretch)), block=stretch.block)
 
     def read(self) -> Iterator[TextBatch]:
-        """What `whole` plans, read."""
+        """The batches of `whole`."""
         return map(self.batch, self.whole())
 
-    def goes_on(self, stretch: Stretch) -> np.ndarray:
-        """(B,) Whether each row's first token belongs to a document that was begun in the batch before."""
+    def continues(self, stretch: Stretch) -> np.ndarray:
+        """(B,) bool: whether the first token of each row belongs to a document that began in an earlier batch."""
         places, offsets = stretch.places, self.store.offsets
         is_inside = self.joined | (offsets[np.searchsorted(offsets, places, side="right") - 1] < places)
         return np.full(len(places), not stretch.is_first) & is_inside

@@ -1,7 +1,7 @@
-"""A safetensors file whose tensors grow along their first axis while it is written, in constant memory.
+"""Write a safetensors file whose tensors grow along their first axis, in constant memory.
 
-The format's header states every size before the first byte of data, so the tensors grow as raw files in a temporary
-folder beside the path and are joined at the end. The file appears whole or not at all.
+The header of the format states all sizes before the data, so the tensors are first written to raw files in a temporary
+folder next to the path, which are joined at the end. The file appears complete or not at all.
 """
 
 import errno
@@ -22,26 +22,26 @@ from clearformer.errors import MachineError
 CODES = {"int64": "I64", "int32": "I32", "uint16": "U16", "uint8": "U8"}
 
 
-class Kind(NamedTuple):
-    """What a tensor is made of: numbers of a type, and the shape of one row of them."""
+class TensorSpec(NamedTuple):
+    """The data type of a tensor, and the shape of one of its rows."""
 
     dtype: str
     row: tuple[int, ...] = ()
 
 
 class TensorFileWriter:
-    """`append` rows to the tensors named in `kinds`, then `join`, or `discard`. Metadata may change until then.
+    """`append` rows to the tensors listed in `specs`, then `join` or `discard`. Metadata may change until `join`.
 
-    The widest elements should come first, so that every tensor starts at a multiple of its element's size.
+    Tensors with the widest elements should come first, so that every tensor is aligned to its elements.
     """
 
-    def __init__(self, path: Path, kinds: Mapping[str, Kind], metadata: Mapping[str, str] | None = None) -> None:
-        self.path, self.kinds, self.metadata = path, dict(kinds), dict(metadata or {})
-        self.counts = dict.fromkeys(kinds, 0)
+    def __init__(self, path: Path, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None) -> None:
+        self.path, self.specs, self.metadata = path, dict(specs), dict(metadata or {})
+        self.counts = dict.fromkeys(specs, 0)
         with writing(path), ExitStack() as stack:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(stack.enter_context(TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")))
-            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in kinds}
+            self._raw = {name: stack.enter_context(open(self._folder / name, "wb")) for name in specs}
             self._open = stack.pop_all()
 
     @property
@@ -49,15 +49,15 @@ class TensorFileWriter:
         return self._folder.exists()
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        """rows (n, …) of the shape that the tensor's kind says."""
-        kind = self.kinds[name]
-        assert rows.shape[1:] == kind.row, f"{name} has rows {kind.row}, not {rows.shape[1:]}"
+        """Append rows (n, …) with the row shape of the tensor."""
+        spec = self.specs[name]
+        assert rows.shape[1:] == spec.row, f"{name} has rows of shape {spec.row}, not {rows.shape[1:]}"
         self.counts[name] += len(rows)
         with writing(self.path):
-            self._raw[name].write(rows.astype(kind.dtype, copy=False).tobytes())
+            self._raw[name].write(rows.astype(spec.dtype, copy=False).tobytes())
 
     def join(self) -> None:
-        """Put the file in place."""
+        """Move the finished file to its path."""
         with writing(self.path), self._open:
             for file in self._raw.values():
                 file.flush()
@@ -80,7 +80,7 @@ class TensorFileWriter:
         """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
         entries: dict[str, object] = {"__metadata__": self.metadata}
         start = 0
-        for name, (dtype, row) in self.kinds.items():
+        for name, (dtype, row) in self.specs.items():
             shape = [self.counts[name], *row]
             end = start + prod(shape) * np.dtype(dtype).itemsize
             entries[name] = {"dtype": CODES[dtype], "shape": shape, "data_offsets": [start, end]}
@@ -92,7 +92,7 @@ class TensorFileWriter:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the disk may answer into a sentence about `path`."""
+    """Turn an OSError into an error message about `path`."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Files to documents, and documents to one stream of tokens on disk: what a language model is trained on.
+"""Files to documents, and documents to one stream of tokens on disk, to train language models on.
 
-    TextSource(path="play.txt")                                     the whole file, every space and line of it
-    TextSource(path="news.txt.gz", documents="paragraph")           blank lines divide documents
-    TextSource(path=["a.jsonl", "b.jsonl"], column="text")          one JSON object a line, each a document
+    TextSource(path="play.txt")                                     one document: the file, with all its white space
+    TextSource(path="news.txt.gz", documents="paragraph")           blank lines separate documents
+    TextSource(path=["a.jsonl", "b.jsonl"], column="text")          one JSON object per line, each a document
 
-Files may be gzipped. Text is UTF-8, CR LF becomes LF, and nothing else is changed: what is to become of white space is
-for the tokenizer to say.
+Files may be gzipped. Text is UTF-8, CR LF becomes LF, and nothing else is changed: the tokenizer decides about white
+space.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -18,7 +18,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clearformer.config import Config
-from clearformer.data.sources import json_text, read_ended, read_objects, require_file, some
+from clearformer.data.sources import (
+    file_type,
+    json_text,
+    non_empty,
+    read_lines_with_ends,
+    read_objects,
+    require_file,
+)
 from clearformer.data.store import DocumentStore, DocumentWriter
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
@@ -27,32 +34,31 @@ CHUNK = 2**22  # characters tokenised at a time
 
 
 class TextSource(Config):
-    """Where documents lie and how to read them."""
+    """The paths of documents, and how to read them."""
 
     path: Path | Annotated[tuple[Path, ...], Field(min_length=1)] = Field(
-        description="one .txt or .jsonl file, or a list of them"
+        description="path of a .txt or .jsonl file, or a list of paths"
     )
-    column: str = Field("text", description="the key of the JSON objects whose value is the text")
+    column: str = Field("text", description="key of the text in the objects of a .jsonl file")
     documents: Literal["file", "paragraph", "line"] = Field(
-        "file", description="what one document is; the text of a JSON object counts as a file of its own"
+        "file",
+        description="unit of one document: file, paragraph or line; each object of a .jsonl file counts as a file",
     )
 
     @property
     def is_collection(self) -> bool:
-        """Whether a file holds many documents."""
+        """Whether files contain many documents."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
-        return self.documents != "file" or any(kind_of(path) == ".jsonl" for path in paths)
+        return self.documents != "file" or any(file_type(path) == ".jsonl" for path in paths)
 
     def read(self) -> Generator[str]:
-        """Stream the documents in order. A wrong path or kind is refused at once, a bad line when it is reached."""
+        """Stream the documents in order. A wrong path or file type raises at once, a bad line when it is reached."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         for path in paths:
             require_file(path)
-            if kind_of(path) not in (".txt", ".jsonl"):
-                raise DataError(
-                    f"{path}: a file that ends in `{kind_of(path)}` is of no known kind", "use .txt or .jsonl"
-                )
-        return some(paths[0], self._read(paths), "document")
+            if file_type(path) not in (".txt", ".jsonl"):
+                raise DataError(f"{path}: unsupported file type", "supported: .txt and .jsonl, also gzipped (.gz)")
+        return non_empty(paths[0], self._read(paths), "document")
 
     def _read(self, paths: Iterable[Path]) -> Generator[str]:
         divide = {"file": whole, "paragraph": paragraphs, "line": single_lines}[self.documents]
@@ -63,14 +69,14 @@ class TextSource(Config):
 
 
 def read_texts(path: Path, column: str) -> Generator[Iterator[str]]:
-    """The lines of a file, with their ends; or those of the text in each of its JSON objects."""
-    if kind_of(path) == ".jsonl":
+    """The lines, with line ends, of a .txt file or of the text in each object of a .jsonl file."""
+    if file_type(path) == ".jsonl":
         with closing(read_objects(path)) as rows:
             for where, row in rows:
                 if row is not None:
                     yield StringIO(json_text(row, column, where), newline="\n")
     else:
-        with closing(read_ended(path)) as lines:
+        with closing(read_lines_with_ends(path)) as lines:
             yield lines
 
 
@@ -90,15 +96,11 @@ def single_lines(lines: Iterator[str]) -> Iterator[str]:
     return (line.removesuffix("\n") for line in lines if line.strip())
 
 
-def kind_of(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix
-
-
 def store_text(documents: Iterable[str], tokenizer: Tokenizer, path: Path, bos: bool = False) -> DocumentStore:
-    """Tokenise documents and lay them end to end on disk, each ended by EOS; those without a token are left out.
+    """Tokenise documents and concatenate them on disk, each ending with EOS; documents without tokens are dropped.
 
-    A document begins after EOS, as in GPT-2's stream, or, with `bos`, after BOS. It is tokenised in one piece, at some
-    hundred bytes of memory a token: a file of gigabytes is better read by paragraphs.
+    The input before a document is EOS, as in GPT-2's stream, or BOS with `bos`. A document is tokenised at once, which
+    takes some hundred bytes of memory per token: read a file of gigabytes by paragraphs.
     """
     start_id = tokenizer.bos_id if bos else tokenizer.eos_id
     metadata = {"tokenizer": tokenizer.fingerprint()}
@@ -109,14 +111,14 @@ def store_text(documents: Iterable[str], tokenizer: Tokenizer, path: Path, bos: 
 
 
 def chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of texts that reach `size` characters together, the last excepted."""
+    """Lists of texts with at least `size` characters in total; the last list may have fewer."""
     chunk: list[str] = []
-    held = 0
+    n_chars = 0
     for text in texts:
         chunk.append(text)
-        held += len(text)
-        if held >= size:
+        n_chars += len(text)
+        if n_chars >= size:
             yield chunk
-            chunk, held = [], 0
+            chunk, n_chars = [], 0
     if chunk:
         yield chunk

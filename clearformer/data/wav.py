@@ -1,4 +1,4 @@
-"""WAV files to samples, by the standard library's `wave`: 8, 16, 24 or 32 bits, any number of channels, any rate."""
+"""WAV files to samples, with the standard library's `wave`: 8, 16, 24 or 32 bits, any number of channels, any rate."""
 
 import wave
 from pathlib import Path
@@ -9,13 +9,14 @@ import torch
 from clearformer.data.resample import resample
 from clearformer.data.sources import require_file
 from clearformer.errors import DataError
+from clearformer.wording import count
 
-FASTEST = 2**20  # samples a second: what says more has a damaged head
+MAX_RATE = 2**20  # samples per second; a higher rate means that the header is damaged
 CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
 
 
 def read_wav(path: Path) -> tuple[np.ndarray, int]:
-    """Samples (N,) float32 in [−1, 1), the mean of all channels, and how many there are in a second."""
+    """Samples (N,) float32 in [−1, 1), the mean of all channels, and the number of samples per second."""
     require_file(path)
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty", "record or copy it again")
@@ -24,20 +25,21 @@ def read_wav(path: Path) -> tuple[np.ndarray, int]:
             n_channels, width, rate, n = file.getparams()[:4]
             data = file.readframes(n)
     except EOFError:
-        raise DataError(f"{path} is cut off", "record or copy it again") from None
+        raise DataError(f"{path} is truncated", "record or copy it again") from None
     except wave.Error as error:
-        raise DataError(f"{path} is no WAV file of plain samples ({error})", CONVERT) from None
+        raise DataError(f"{path} is not an uncompressed WAV file ({error})", CONVERT) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
-    if not 1 <= width <= 4 or not 1 <= rate <= FASTEST:
-        raise DataError(f"{path} has samples of {8 * width} bits, {rate} a second", CONVERT)
+    if not 1 <= width <= 4 or not 1 <= rate <= MAX_RATE:
+        raise DataError(f"{path}: {8 * width} bits at {rate} Hz are not supported", CONVERT)
     if len(data) < n * n_channels * width:
-        raise DataError(f"{path} is cut off: {len(data):,} of {n * n_channels * width:,} bytes", "copy it again")
+        size = n * n_channels * width
+        raise DataError(f"{path} is truncated: {len(data):,} of {count(size, 'byte')}", "copy it again")
     return to_floats(data, width).reshape(-1, n_channels).mean(1, dtype="float32"), rate
 
 
 def to_floats(data: bytes, width: int) -> np.ndarray:
-    """Little-endian samples of so many bytes; only single bytes are unsigned."""
+    """Little-endian samples of `width` bytes each; 8-bit samples are unsigned, wider ones signed."""
     if width == 1:
         return (np.frombuffer(data, "uint8").astype("float32") - 128) / 128
     raw = np.frombuffer(data, "uint8").reshape(-1, width)
@@ -47,13 +49,13 @@ def to_floats(data: bytes, width: int) -> np.ndarray:
 
 
 def read_sound(path: Path, rate: int, shortest: int) -> np.ndarray:
-    """Samples (N,) int16 at this rate, of which there must be `shortest`."""
-    found, own = read_wav(path)
-    samples = resample(torch.from_numpy(found), own, rate).numpy()
+    """Samples (N,) int16, resampled to `rate`; raises if there are fewer than `shortest`."""
+    original, original_rate = read_wav(path)
+    samples = resample(torch.from_numpy(original), original_rate, rate).numpy()
     if len(samples) < shortest:
         raise DataError(
-            f"{path} is too short: {len(samples) / rate:.3f} s, where {shortest / rate:.3f} s are needed",
-            "leave it out, or make sound.window smaller",
+            f"{path} is too short: {len(samples) / rate:.3f} s, but {shortest / rate:.3f} s are needed",
+            "remove it, or set a smaller sound.window",
         )
-    whole: np.ndarray = (samples * 2**15).round().clip(-(2**15), 2**15 - 1).astype("int16")
-    return whole
+    rounded: np.ndarray = (samples * 2**15).round().clip(-(2**15), 2**15 - 1).astype("int16")
+    return rounded

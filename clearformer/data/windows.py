@@ -1,11 +1,11 @@
-"""Documents to batches of running text: which places of the stream travel together, and what is read there.
+"""Documents to batches of running text: which parts of the stream form a batch, and their inputs and labels.
 
     stream      a1 a2 a3 EOS b1 b2 EOS c1 ...         every token is a label
-    tokens    ^ a1 a2 a3 ^   b1 b2 ^   c1             what is read just before it, ^ where a document begins
+    tokens    ^ a1 a2 a3 ^   b1 b2 ^   c1             the input for this label, ^ at the start of a document
 
-A row is a window of T labels. ^ is BOS, or, as in GPT-2's stream, the EOS of the document before, which the document
-after it reads as its beginning. So the first token of a document is predicted too, from ^ alone; nothing is predicted
-from another document; and each token of the corpus is a label exactly once.
+A row is a window of T labels. ^ is BOS or, as in GPT-2's stream, the EOS of the previous document, which serves as the
+start of the next. So the first token of a document is predicted as well, from ^ alone; nothing is predicted from
+another document; and each token of the corpus is a label exactly once.
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,18 @@ from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.data.collate import in_groups
 from clearformer.data.store import DocumentStore
 from clearformer.errors import DataError
+from clearformer.wording import agree, count
 
 
 class Windows:
     """Batches of `n_rows` windows of `length` tokens; their order is a pure function of (seed, epoch).
 
-    A batch is an array of places, those of the first label of each row; `batch` reads what is there. Each epoch begins
-    to cut at another place, drawn below `length`, and shuffles the rows; what is left at both ends, less than a row
-    each, goes unseen until another epoch. `whole` leaves nothing out, for evaluation.
+    A plan for a batch is an array of places, the positions of the first label of each row in the stream; `batch` reads
+    the rows. Each epoch starts at a random position below `length` and shuffles the rows; the tokens left at both ends,
+    fewer than a row each, are not seen in this epoch. `whole` covers all tokens, for evaluation.
 
-    Where documents are `joined`, each may look back at those before it in the window: they are parts of one text, and
-    the EOS between them is a word of it. Then nothing is hidden, and positions count through.
+    If documents are `joined`, they are parts of one text: each may attend to earlier ones in the window, the EOS
+    between them is an ordinary token, and positions do not restart.
     """
 
     is_drawn = False
@@ -41,8 +42,9 @@ class Windows:
         spare = self.n_tokens - self.length
         if spare < 0:
             raise DataError(
-                f"{self.store.path}: {self.n_tokens:,} tokens do not fill one window of {self.length:,}",
-                "give more text, or ask for shorter windows",
+                f"{self.store.path}: {count(self.n_tokens, 'token')} {agree(self.n_tokens, 'does', 'do')} not fill "
+                f"one window of {count(self.length, 'token')}",
+                "add text, or set a smaller data.length",
             )
         rng = np.random.default_rng((self.seed, epoch))
         first = rng.integers(min(self.length, spare + 1))
@@ -51,16 +53,16 @@ class Windows:
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
         """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
 
-        A last group that falls short is filled from the start of the epoch; those few rows are seen twice.
+        An incomplete last group is filled with the first batches of the epoch, whose rows then occur twice.
         """
         return in_groups(self.epoch(epoch), group)
 
     def whole(self) -> list[np.ndarray]:
-        """Batches that hold every token exactly once, in order; the last row may end before its window does."""
+        """Batches with every token exactly once, in order; the last window may extend past the end of the stream."""
         return self._cut(np.arange(0, self.n_tokens, self.length))
 
     def count(self, places: np.ndarray) -> int:
-        """The labels in a batch, without reading it."""
+        """The number of labels in a batch, without reading it."""
         return int(np.minimum(self.length, self.n_tokens - places).sum())
 
     def batch(self, places: np.ndarray, key: tuple[int, int] = (0, 0)) -> TextBatch:
@@ -68,7 +70,7 @@ class Windows:
         return rows_at(self.store, places, self.length, self.joined)
 
     def read(self) -> Iterator[TextBatch]:
-        """What `whole` plans, read."""
+        """The batches of `whole`."""
         return map(self.batch, self.whole())
 
     def _cut(self, places: np.ndarray) -> list[np.ndarray]:
@@ -76,7 +78,7 @@ class Windows:
 
 
 def rows_at(store: DocumentStore, places: np.ndarray, length: int, joined: bool) -> TextBatch:
-    """`length` labels from each of `places` (B,). Past the stream's end rows read ^, in a document with no labels."""
+    """`length` labels from each of `places` (B,). Past the end of the stream the input is ^, without labels."""
     tokens, offsets, n_tokens = store.tokens, store.offsets, len(store.tokens)
     at = places[:, None] + np.arange(length)  # (B, T)
     exists = at < n_tokens
@@ -84,12 +86,13 @@ def rows_at(store: DocumentStore, places: np.ndarray, length: int, joined: bool)
     begins = offsets[document]
     near = np.minimum(at, n_tokens - 1)
     is_first = at == 0 if joined else at == begins
-    read = np.where(~is_first & exists, tokens[near - 1], store.start_id)
+    inputs = np.where(~is_first & exists, tokens[near - 1], store.start_id)
     labels = np.where(exists, tokens[near].astype("int64"), IGNORE)
     if joined or (document[:, 0] == document[:, -1]).all():
-        return TextBatch(tensor(read), tensor(labels))
-    positions = at - np.maximum(begins, places[:, None])  # a document that the window cuts begins again with it
-    return TextBatch(tensor(read), tensor(labels), tensor(document), tensor(positions))
+        return TextBatch(tensor(inputs), tensor(labels))
+    # Positions of a document that starts before the window count from the start of the window.
+    positions = at - np.maximum(begins, places[:, None])
+    return TextBatch(tensor(inputs), tensor(labels), tensor(document), tensor(positions))
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""How good a translator is: BLEU and chrF of its translations."""
+"""Evaluation of a translator: BLEU and chrF of its translations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,12 +13,14 @@ from clearformer.handles.translator import Translator
 
 
 class EvaluateConfig(Config):
-    """[evaluate]: how translations are scored."""
+    """[evaluate]: metrics of translations."""
 
-    tokenize: str = Field("13a", description='sacrebleu\'s tokenizer; "none" for text that is tokenised already')
-    lowercase: bool = False
-    max_validation: int = Field(1000, ge=1, description="sentences translated at each validation")
-    validation_beam: int = Field(1, ge=1, description="branches at each validation; the final test uses [decode]")
+    tokenize: str = Field(
+        "13a", description='tokenizer of sacrebleu for BLEU; "none" for text that is already tokenised'
+    )
+    lowercase: bool = Field(False, description="whether BLEU ignores case")
+    max_validation: int = Field(1000, ge=1, description="maximum number of sentences translated at each validation")
+    validation_beam: int = Field(1, ge=1, description="beam size at each validation; the final test uses [decode]")
 
     @field_validator("tokenize")
     @classmethod
@@ -36,16 +38,18 @@ def evaluate(
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Translate and score. `references`: one list per set of references, each as long as `sources`."""
+    """Translate `sources` and compute the metrics. `references` is a list of lists, each as long as `sources`."""
     translations = []
     for candidates in translator.stream(sources, **settings):
         translations.append(candidates[0].text)
         if progress is not None:
             progress(1)
-    return {**score(translations, references, config or EvaluateConfig()), "translations": translations}
+    return {**translation_metrics(translations, references, config or EvaluateConfig()), "translations": translations}
 
 
-def score(translations: Sequence[str], references: Sequence[Sequence[str]], config: EvaluateConfig) -> dict[str, Any]:
+def translation_metrics(
+    translations: Sequence[str], references: Sequence[Sequence[str]], config: EvaluateConfig
+) -> dict[str, Any]:
     bleu = corpus_bleu(translations, references, config.tokenize, config.lowercase)
     chrf = corpus_chrf(translations, references)
     return {

@@ -1,5 +1,6 @@
-"""The scores of a classifier, or of a regression, from what its head says."""
+"""Metrics of a classifier or of a regression, from the outputs of its head."""
 
+import warnings
 from typing import Any
 
 import torch.nn.functional as F
@@ -9,32 +10,39 @@ from clearformer.evaluation.metrics.confusion import accuracy, confusion, macro_
 from clearformer.evaluation.metrics.pearson import pearson
 
 
-def score_classes(scores: Tensor, answers: Tensor) -> dict[str, Any]:
-    """scores (N, C), answers (N,): loss (natural log, a text), accuracy, macro_f1, matthews, confusion, examples."""
-    table = confusion(answers.tolist(), scores.argmax(-1).tolist(), scores.size(-1))
+def class_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
+    """logits (N, C), labels (N,): loss (nats per text), accuracy, macro_f1, matthews, confusion, examples."""
+    table = confusion(labels.tolist(), logits.argmax(-1).tolist(), logits.size(-1))
     return {
-        "loss": float(F.cross_entropy(scores, answers)),
+        "loss": float(F.cross_entropy(logits, labels)),
         "accuracy": accuracy(table),
         "macro_f1": macro_f1(table),
         "matthews": matthews(table),
         "confusion": table.tolist(),
-        "examples": len(answers),
+        "examples": len(labels),
     }
 
 
-def score_images(scores: Tensor, answers: Tensor) -> dict[str, Any]:
-    """The same of pictures, which are counted as `images`; top5: how often the answer is among the five likeliest."""
-    classes = score_classes(scores, answers)
-    five = scores.topk(min(5, scores.size(-1))).indices
-    top5 = float((five == answers[:, None]).any(1).double().mean())
-    return {"accuracy": classes.pop("accuracy"), "top5": top5, "images": classes.pop("examples"), **classes}
+def image_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
+    """The same, with `images` for `examples`; top5: how often the label is among the five most probable classes."""
+    metrics = class_metrics(logits, labels)
+    five = logits.topk(min(5, logits.size(-1))).indices
+    top5 = float((five == labels[:, None]).any(1).double().mean())
+    return {"accuracy": metrics.pop("accuracy"), "top5": top5, "images": metrics.pop("examples"), **metrics}
 
 
-def score_values(scores: Tensor, answers: Tensor) -> dict[str, Any]:
-    """scores (N, 1), answers (N,): loss (mean of squares), pearson, examples."""
-    values = scores[:, 0]
+def regression_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
+    """outputs (N, 1), labels (N,): loss (mean squared error), pearson, examples."""
+    values = outputs[:, 0]
     return {
-        "loss": float((values - answers).square().mean()),
-        "pearson": pearson(values.tolist(), answers.tolist()),
-        "examples": len(answers),
+        "loss": float((values - labels).square().mean()),
+        "pearson": pearson(values.tolist(), labels.tolist()),
+        "examples": len(labels),
     }
+
+
+def score_classes(logits: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Deprecated: class_metrics."""
+    message = "evaluation.labels.score_classes is deprecated: use class_metrics"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return class_metrics(logits, labels)

@@ -1,6 +1,6 @@
-"""BLEU against the length of the sentence: Bahdanau et al. 2015, figure 2.
+"""BLEU by sentence length: Bahdanau et al. 2015, figure 2.
 
-A translator that squeezes a sentence into one vector falls off as sentences grow longer; with attention it does not.
+A translator that encodes a sentence as one vector gets worse as sentences grow longer; with attention it does not.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import mean
 from typing import Any
 
-from clearformer.evaluation.evaluate import EvaluateConfig, score
+from clearformer.evaluation.evaluate import EvaluateConfig, translation_metrics
 
 
 def bleu_by_length(
@@ -18,7 +18,7 @@ def bleu_by_length(
     config: EvaluateConfig,
     n_groups: int = 8,
 ) -> list[dict[str, Any]]:
-    """At most n groups of sentences, ever longer, none of them small: words (their mean), sentences, bleu."""
+    """At most `n_groups` groups of sentences by length, none of them small: words (mean length), sentences, bleu."""
     lengths = [len(source.split()) for source in sources]
     groups: list[list[int]] = [[]]
     for _, same in groupby(sorted(range(len(lengths)), key=lengths.__getitem__), key=lengths.__getitem__):
@@ -32,9 +32,9 @@ def bleu_by_length(
         {
             "words": mean(lengths[i] for i in rows),
             "sentences": len(rows),
-            "bleu": score([translations[i] for i in rows], [[one[i] for i in rows] for one in references], config)[
-                "bleu"
-            ],
+            "bleu": translation_metrics(
+                [translations[i] for i in rows], [[lines[i] for i in rows] for lines in references], config
+            )["bleu"],
         }
         for rows in groups
     ]

@@ -1,12 +1,12 @@
-"""The step protocol: how any model that writes one token at a time is driven.
+"""The step protocol, which drives every model that generates token by token.
 
-    state = model.start(source, source_mask)            read the source, once
-    logits, state = model.step(tokens, state)           tokens (B, W): one on each of W branches of B sentences
-    state.reorder(parents)                              branch w goes on from branch parents[b, w]
-    state.keep(rows)                                    the other sentences leave the batch
+    state = model.start(source, source_mask)            encode the source, once
+    logits, state = model.step(tokens, state)           tokens (B, W): the last token of W hypotheses for B sentences
+    state.reorder(parents)                              hypothesis w continues hypothesis parents[b, w]
+    state.keep(rows)                                    remove the other sentences from the batch
 
-Greedy search, sampling and beam search see nothing else of a model. A Transformer's state is its caches, a recurrent
-network's its hidden vectors.
+Greedy search, sampling and beam search use nothing else of a model. The state of a Transformer is its key–value
+caches, the state of a recurrent network its hidden vectors.
 """
 
 from collections.abc import Callable, Generator
@@ -22,10 +22,10 @@ from clearformer.config import Config
 NEVER = float("-inf")
 
 Chooser = Callable[[Tensor, Tensor], Tensor]
-"""choose(logits (B, W, V), rows (B,)) -> tokens (B, W); rows says which sentences of those that began are left."""
+"""choose(logits (B, W, V), rows (B,)) -> tokens (B, W); rows has the original index of each remaining sentence."""
 
 Adjust = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""adjust(logits (B, W, V), rows (B,), written (B, W, T)) -> logits, before one is chosen."""
+"""adjust(logits (B, W, V), rows (B,), generated (B, W, T)) -> logits, applied before a token is chosen."""
 
 
 class State(Protocol):
@@ -40,9 +40,9 @@ class StepModel(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One decoded sequence, without BOS and EOS. `score` is what the search ranked by; `logprob` is log p(tokens).
+    """One decoded sequence, without BOS and EOS. `logprob` is log p(tokens); hypotheses are ranked by `score`.
 
-    A sample also knows the log-probability of each of its tokens.
+    `logprobs` has the log-probability of each token, for greedy search and sampling only.
     """
 
     tokens: list[int]
@@ -52,40 +52,52 @@ class Hypothesis:
 
 
 class DecodeConfig(Config):
-    """[decode]: how translations, or continuations, are searched for."""
+    """The [decode] table: settings of search and sampling."""
 
-    beam: int = Field(5, ge=1, description="branches kept; 1 is greedy search")
-    length_penalty: float = Field(1.0, description="α: a finished sequence is ranked by log p / len^α")
-    penalty: Literal["power", "gnmt"] = Field("power", description="len^α, or GNMT's ((5 + len)/6)^α")
-    stop: Literal["heuristic", "never"] = Field(
-        "heuristic", description="give up when no branch of the present length, or of any length, could still win"
+    beam: int = Field(5, ge=1, description="hypotheses kept by beam search; 1 is greedy search")
+    length_penalty: float = Field(
+        1.0, description="length penalty α: finished hypotheses are ranked by log p / length^α"
     )
-    max_ratio: float = Field(2.0, gt=0, description="longest output: this many times the source, plus max_extra tokens")
-    max_extra: int = Field(16, ge=1, description="tokens")
-    min_length: int = Field(0, ge=0, description="tokens before EOS is allowed")
-    max_new: int = Field(256, ge=1, description="longest continuation of a prompt, in tokens")
-    temperature: float = Field(0.0, ge=0, description="0 searches; above 0 samples instead")
-    top_k: int = Field(0, ge=0, description="sample from the k likeliest; 0 is all")
-    top_p: float = Field(1.0, gt=0, le=1, description="sample from the likeliest that hold this much probability")
-    repetition_penalty: float = Field(1.0, gt=0, description="above 1: words of the prompt or written are less likely")
+    penalty: Literal["power", "gnmt"] = Field(
+        "power", description="form of the length penalty: power, length^α, or gnmt, ((5 + length) / 6)^α"
+    )
+    stop: Literal["heuristic", "never"] = Field(
+        "heuristic",
+        description="end of beam search: heuristic, when no hypothesis of the present length can improve the result; "
+        "never, when no hypothesis of any length can",
+    )
+    max_ratio: float = Field(
+        2.0, gt=0, description="maximum output length as a multiple of the source length, plus max_extra tokens"
+    )
+    max_extra: int = Field(16, ge=1, description="tokens added to the maximum output length, see max_ratio")
+    min_length: int = Field(0, ge=0, description="minimum output length, in tokens; EOS cannot be chosen before")
+    max_new: int = Field(256, ge=1, description="maximum length of a continuation, in tokens")
+    temperature: float = Field(0.0, ge=0, description="sampling temperature; 0 selects greedy or beam search instead")
+    top_k: int = Field(0, ge=0, description="sample from the k most probable tokens; 0 samples from all")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="sample from the most probable tokens with this total probability"
+    )
+    repetition_penalty: float = Field(
+        1.0, gt=0, description="divisor of the logits of tokens that already occurred; above 1 discourages repetition"
+    )
 
     def limits(self, source_lengths: Tensor) -> Tensor:
-        """The longest output allowed for each sentence, EOS included: depends on the sentence alone, not its batch."""
+        """The maximum output length of each sentence, EOS included. It does not depend on the rest of the batch."""
         return (source_lengths * self.max_ratio).long() + self.max_extra
 
 
 def sample(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:
-    """Write to the end at once; the arguments are those of `write`."""
-    writing = write(*arguments, **settings)
+    """Run `sample_steps`, with the same arguments, to the end."""
+    steps = sample_steps(*arguments, **settings)
     while True:
         try:
-            next(writing)
+            next(steps)
         except StopIteration as end:
-            found: list[list[Hypothesis]] = end.value
-            return found
+            hypotheses: list[list[Hypothesis]] = end.value
+            return hypotheses
 
 
-def write(
+def sample_steps(
     model: StepModel,
     state: Any,
     first: Tensor,
@@ -96,58 +108,59 @@ def write(
     min_length: int = 0,
     adjust: Adjust | None = None,
 ) -> Generator[tuple[Tensor, Tensor], Tensor | None, list[list[Hypothesis]]]:
-    """Write until EOS on `width` independent branches a sentence; of each sentence the likeliest comes first.
+    """Generate `width` independent sequences per sentence until EOS; returns them with the most probable first.
 
-    first (B,): the token every branch begins with; limits (B,): tokens allowed, EOS included. Before `min_length`
-    tokens EOS cannot be chosen, but log p stays the model's own. Finished sentences leave the batch, so that the last
-    long one does not pay for the others.
+    first (B,): the first input token of each sentence; limits (B,): the most tokens to generate, EOS included. EOS
+    cannot be chosen before `min_length` tokens; log p is computed without this restriction. Finished sentences leave
+    the batch, so that one long sentence does not keep computing them.
 
-    Each step yields which sentences are left, rows (B,), and what was written on their branches, (B, W), EOS on those
-    that have ended. A mask (B, W) sent back ends branches of which the reader has seen enough.
+    Each step yields rows (B,), the original indices of the remaining sentences, and their new tokens (B, W), which are
+    EOS for sequences that have ended. The caller may send back a mask (B, W) of sequences to end.
     """
     n, device = first.size(0), first.device
     results: list[list[Hypothesis]] = [[] for _ in range(n)]
-    rows = torch.arange(n, device=device)  # which sentence each batch row is
+    rows = torch.arange(n, device=device)  # the sentence of each batch row
     tokens = first[:, None].expand(n, width)
-    written = torch.empty(n, width, 0, dtype=torch.long, device=device)
-    gains = torch.empty(n, width, 0, device=device)
+    generated = torch.empty(n, width, 0, dtype=torch.long, device=device)
+    token_logprobs = torch.empty(n, width, 0, device=device)
     ended = torch.zeros(n, width, dtype=torch.bool, device=device)
     while rows.numel():
         logits, state = model.step(tokens, state)  # (B, W, V)
         logprobs = widen(logits).log_softmax(-1)
         if adjust is not None:
-            logits = adjust(logits, rows, written)
-        if written.size(2) < min_length:
+            logits = adjust(logits, rows, generated)
+        if generated.size(2) < min_length:
             logits = logits.index_fill(2, torch.tensor(eos, device=device), NEVER)
         tokens = choose(logits, rows).masked_fill(ended, eos)  # (B, W)
-        gained = logprobs.gather(2, tokens[:, :, None]).masked_fill(ended[:, :, None], 0.0)
-        gains = torch.cat([gains.to(gained.dtype), gained], dim=2)
-        written = torch.cat([written, tokens[:, :, None]], dim=2)  # (B, W, T)
+        chosen = logprobs.gather(2, tokens[:, :, None]).masked_fill(ended[:, :, None], 0.0)
+        token_logprobs = torch.cat([token_logprobs.to(chosen.dtype), chosen], dim=2)
+        generated = torch.cat([generated, tokens[:, :, None]], dim=2)  # (B, W, T)
         ended = ended | (tokens == eos)
-        enough = yield rows, tokens
-        if enough is not None:
-            ended = ended | enough
-        done = ended.all(1) | (written.size(2) >= limits)
+        stopped = yield rows, tokens
+        if stopped is not None:
+            ended = ended | stopped
+        done = ended.all(1) | (generated.size(2) >= limits)
         if done.any():
             for row in done.nonzero()[:, 0].tolist():
-                found = [report(*branch, eos) for branch in zip(written[row].tolist(), gains[row].tolist())]
-                results[rows[row]] = sorted(found, key=lambda hypothesis: -hypothesis.logprob)
+                sequences = zip(generated[row].tolist(), token_logprobs[row].tolist())
+                hypotheses = [finish(*sequence, eos) for sequence in sequences]
+                results[rows[row]] = sorted(hypotheses, key=lambda hypothesis: -hypothesis.logprob)
             stay = (~done).nonzero()[:, 0]
-            rows, tokens, written, gains, ended, limits = (
-                x[stay] for x in (rows, tokens, written, gains, ended, limits)
+            rows, tokens, generated, token_logprobs, ended, limits = (
+                x[stay] for x in (rows, tokens, generated, token_logprobs, ended, limits)
             )
             state.keep(stay)
     return results
 
 
-def report(tokens: list[int], gains: list[float], eos: int) -> Hypothesis:
-    """A finished branch. `gains` are zero after its end."""
-    kept, total = until(tokens, eos), sum(gains)
-    return Hypothesis(kept, total, total, gains[: len(kept)])
+def finish(tokens: list[int], logprobs: list[float], eos: int) -> Hypothesis:
+    """The hypothesis of a finished sequence. `logprobs` are zero after its end."""
+    before_eos, total = until(tokens, eos), sum(logprobs)
+    return Hypothesis(before_eos, total, total, logprobs[: len(before_eos)])
 
 
 def widen(logits: Tensor) -> Tensor:
-    """At least float32, where log-probabilities of a long sequence add up without being rounded away."""
+    """Logits in float32 or wider, so that the sum of log-probabilities of a long sequence stays accurate."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

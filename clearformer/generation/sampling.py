@@ -1,11 +1,11 @@
 """Choosing the next token from its logits: pure functions, logits (…, V) -> logits (…, V) or tokens (…).
 
 temperature   softmax(logits / τ)          τ < 1 sharpens, τ > 1 flattens
-top-k         only the k likeliest         Fan et al. 2018
-top-p         only the nucleus: the fewest likeliest tokens that together hold probability p    Holtzman et al. 2020
-repetition    logits of tokens seen before: divided by θ if positive, else multiplied            Keskar et al. 2019
+top-k         the k most probable tokens   Fan et al. 2018
+top-p         the nucleus: the smallest set of most probable tokens with total probability ≥ p      Holtzman et al. 2020
+repetition    logits of tokens that occurred before: divided by θ if positive, multiplied if not    Keskar et al. 2019
 
-Chance comes from dice, one for each text, so that what is drawn for a text does not depend on those beside it.
+Every text has its own random generator, so that its samples do not depend on the other texts of the batch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from clearformer.generation.decode import NEVER, Adjust, Chooser, widen
 
-FACES = 2**24  # as many as float32 tells apart between 0 and 1
+RESOLUTION = 2**24  # float32 represents every multiple of 2^−24 between 0 and 1
 
 
 def greedy(logits: Tensor, rows: Tensor) -> Tensor:
     if logits.device.type == "cpu" and logits.dtype == torch.float32:
-        return torch.from_numpy(logits.detach().numpy().argmax(-1))  # several times as fast as torch's there
+        return torch.from_numpy(logits.detach().numpy().argmax(-1))  # several times faster than torch on the CPU
     return logits.argmax(-1)
 
 
@@ -31,50 +31,52 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """The token that crosses p belongs to the nucleus, so at least one is always left."""
+    """The token at which the total reaches p belongs to the nucleus, so that at least one token remains."""
     ordered, order = logits.sort(dim=-1, descending=True)
-    before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # mass held by the likelier tokens
+    before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # total probability of the more probable tokens
     outside = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)
     return logits.masked_fill(outside, NEVER)
 
 
-def dice(seed: int | None, numbers: Iterable[int]) -> list[Random]:
-    """A die for each text, a pure function of (seed, number of the text); without a seed torch draws one."""
+def generators(seed: int | None, indices: Iterable[int]) -> list[Random]:
+    """A random generator for each text, seeded by (seed, index of the text); torch draws the seed if it is None."""
     seed = int(torch.randint(2**62, ())) if seed is None else seed
-    return [Random(f"{seed} {number}") for number in numbers]
+    return [Random(f"{seed} {index}") for index in indices]
 
 
-def draw(logits: Tensor, luck: Tensor) -> Tensor:
-    """The token on whose share luck (…), in [0, 1), falls when the probabilities are laid end to end."""
-    shares = logits.softmax(-1)
-    ends = shares.cumsum(-1).masked_fill(shares == 0, 0.0)  # rounding never makes room for what cannot be
-    return (ends > luck[..., None] * ends.amax(-1, keepdim=True)).int().argmax(-1)  # the first of them
+def draw(logits: Tensor, uniform: Tensor) -> Tensor:
+    """Inverse transform sampling: the first token whose cumulative probability exceeds uniform (…) in [0, 1)."""
+    probabilities = logits.softmax(-1)
+    # A token of probability 0 is never drawn, whatever the rounding of the sums.
+    cumulative = probabilities.cumsum(-1).masked_fill(probabilities == 0, 0.0)
+    return (cumulative > uniform[..., None] * cumulative.amax(-1, keepdim=True)).int().argmax(-1)
 
 
-def sampler(temperature: float, dice: Sequence[Random], k: int = 0, p: float = 1.0) -> Chooser:
-    """The chooser that these settings describe, with a die for each sentence; temperature 0 is greedy."""
+def sampler(temperature: float, rngs: Sequence[Random], k: int = 0, p: float = 1.0) -> Chooser:
+    """A chooser with these settings and one random generator per sentence; temperature 0 is greedy."""
     if temperature == 0:
         return greedy
 
     def choose(logits: Tensor, rows: Tensor) -> Tensor:
-        thrown = [[dice[row].randrange(FACES) / FACES for _ in range(logits.size(1))] for row in rows.tolist()]
+        width = logits.size(1)
+        uniform = [[rngs[row].randrange(RESOLUTION) / RESOLUTION for _ in range(width)] for row in rows.tolist()]
         logits = widen(logits) / temperature
         if k:
             logits = top_k(logits, k)
         if p < 1:
             logits = top_p(logits, p)
-        return draw(logits, torch.tensor(thrown, device=logits.device))
+        return draw(logits, torch.tensor(uniform, device=logits.device))
 
     return choose
 
 
 def repetition(theta: float, prompts: Sequence[Sequence[int]]) -> Adjust | None:
-    """Makes what a prompt or its continuation has said already less likely, by θ > 1; 1 changes nothing."""
+    """Lower the logits of tokens that occur in the prompt or its continuation, by θ > 1; None for θ = 1."""
     if theta == 1.0:
         return None
 
-    def adjust(logits: Tensor, rows: Tensor, written: Tensor) -> Tensor:
-        seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(2, written, True)  # (B, W, V)
+    def adjust(logits: Tensor, rows: Tensor, generated: Tensor) -> Tensor:
+        seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(2, generated, True)  # (B, W, V)
         for i, row in enumerate(rows.tolist()):
             seen[i, :, list(prompts[row])] = True
         return torch.where(seen, torch.where(logits > 0, logits / theta, logits * theta), logits)

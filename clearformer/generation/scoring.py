@@ -1,6 +1,6 @@
-"""How likely a model finds a target that is given to it.
+"""The log-probability that a model gives to a known target.
 
-log p(y | x) = Σ_t log p(y_t | y_<t, x)             forced decoding: the true words are read, not the model's own
+log p(y | x) = Σ_t log p(y_t | y_<t, x)            forced decoding: y_<t are the target's tokens, not the model's output
 """
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from clearformer.generation.decode import widen
 
 
 def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
-    """log p(y | x) of each pair (B,), natural log, EOS included and padding not counted."""
+    """log p(y | x) of each pair (B,), natural logarithm, including EOS and excluding padding."""
     logprobs = widen(model(batch)).log_softmax(-1)  # (B, T, V)
     real = batch.labels != IGNORE
     chosen = logprobs.gather(2, batch.labels.clamp(min=0)[:, :, None])[:, :, 0]  # (B, T)

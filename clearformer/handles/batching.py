@@ -1,4 +1,4 @@
-"""Batches of texts of similar length, with the results in the order of the texts."""
+"""Batch texts of similar length, and return the results in the order of the texts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +13,9 @@ from clearformer.data.labels import pad_rows
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
-BUDGET = {"cuda": 65536, "cpu": 4096}  # tokens computed at once, padding included
+BUDGET = {"cuda": 65536, "cpu": 4096}  # tokens per batch, padding included
 
 
 def read_texts(
@@ -25,11 +26,14 @@ def read_texts(
     max_tokens: int,
     device: torch.device,
 ) -> Tensor:
-    """compute(batch) (B, …) of every text, or of every text with its pair: (N, …) on the CPU."""
+    """Apply compute(batch) -> (B, …) to every text, or every text with its pair; returns (N, …) on the CPU."""
     refuse_string(texts)
     if pairs is not None and len(pairs) != len(texts):
-        raise DataError(f"there are {len(texts)} texts and {len(pairs)} to pair them with", "give one for each")
-    tokens, segments = tokenizer.framed(list(texts), None if pairs is None else list(pairs), max_tokens)
+        raise DataError(
+            f"{count(len(texts), 'text')} and {count(len(pairs), 'second text')} cannot be paired",
+            "give one second text for each text",
+        )
+    tokens, segments = tokenizer.encode_with_specials(list(texts), None if pairs is None else list(pairs), max_tokens)
     return read_rows(compute, Ragged.of(tokens), Ragged.of(segments), tokenizer.pad_id, device)
 
 
@@ -37,7 +41,7 @@ def read_texts(
 def read_rows(
     compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Tensor:
-    """The same of rows that are framed already, in float32 at least. There must be one."""
+    """Apply `compute` to rows that already have their special tokens; float32 or wider. Needs at least one row."""
     batches = in_batches(tokens, segments, pad_id, device)
     return in_order((index, compute(batch)) for index, _, batch in batches)
 
@@ -46,40 +50,40 @@ def read_rows(
 def read_tokens(
     compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Tensor:
-    """compute(batch) (B, T, …) at every token of such rows: (n, …), as `tokens.flat` has them."""
+    """Apply compute(batch) -> (B, T, …) to such rows; returns (n, …), one entry per token of `tokens.flat`."""
     batches = in_batches(tokens, segments, pad_id, device)
-    return in_order((places, real(compute(batch), batch.mask)) for _, places, batch in batches)
+    return in_order((places, without_padding(compute(batch), batch.mask)) for _, places, batch in batches)
 
 
 def in_batches(
     tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Iterator[tuple[np.ndarray, np.ndarray, EncoderBatch]]:
-    """Rows of like length together: their numbers, the places of their tokens in the flat array, and a batch."""
+    """Batches of rows of similar length: row indices, indices of their tokens in the flat array, and the batch."""
     order = np.argsort(tokens.lengths, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
-    every = np.arange(offsets[-1])
+    flat_indices = np.arange(offsets[-1])
     for index in np.split(order, cut(tokens.lengths[order], BUDGET.get(device.type, BUDGET["cpu"]))):
-        places = gather(every, offsets, index).flat
+        places = gather(flat_indices, offsets, index).flat
         rows, kinds = (Ragged(side.flat[places], side.lengths[index]) for side in (tokens, segments))
         yield index, places, pad_rows(rows, kinds, pad_id).to(device)
 
 
 def in_order(results: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
-    """The results of all batches, sorted by row number, on the CPU and in float32 at least."""
-    numbers, tensors = [], []
+    """The results of all batches, sorted by row index, on the CPU in float32 or wider."""
+    indices, tensors = [], []
     for rows, tensor in results:
-        numbers.append(rows)
+        indices.append(rows)
         tensors.append(tensor.to("cpu", torch.promote_types(tensor.dtype, torch.float32)))
-    return torch.cat(tensors)[np.argsort(np.concatenate(numbers))]
+    return torch.cat(tensors)[np.argsort(np.concatenate(indices))]
 
 
-def real(values: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, T, …) -> (n, …): the values at real tokens, without padding."""
+def without_padding(values: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, T, …) -> (n, …): the values at tokens that are not padding."""
     return values.flatten(0, 1) if mask is None else values[mask]
 
 
 def refuse_string(texts: object, noun: str = "text") -> None:
-    """A string is itself a sequence of strings of one character each, which is never what was meant."""
+    """Reject a single string, which Python would silently treat as a sequence of one-character texts."""
     if isinstance(texts, str | Path):
         raise DataError(
             f"expected a list of {noun}s, not the {noun} {str(texts)[:40]!r}", f"put it in a list: [{noun}]"
@@ -87,7 +91,10 @@ def refuse_string(texts: object, noun: str = "text") -> None:
 
 
 def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
-    """Row numbers in batches of similar length, longest first, so that memory is at its highest at the start."""
+    """Row indices in batches of similar length, longest first: a lack of memory shows in the first batch.
+
+    `width` is the number of hypotheses per row. Empty rows are left out unless `skip_empty` is False.
+    """
     rows = sorted((row for row in range(len(ids)) if ids[row] or not skip_empty), key=lambda row: -len(ids[row]))
     start = 0
     while start < len(rows):

@@ -1,6 +1,6 @@
 """A text classifier with its tokenizer and the names of its classes.
 
-p(class | text) = softmax(scores)
+p(class | text) = softmax(logits)
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,26 @@ from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, DataError
 from clearformer.handles.batching import read_texts, refuse_string
+from clearformer.handles.handle import renamed
 from clearformer.handles.text_model import TextModel
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
+from clearformer.wording import listed
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Prediction:
     """A class and its probability."""
 
     label: str
     probability: float
 
 
+Verdict = Prediction  # the old name, kept for one version
+
+
 class Classifier(TextModel):
-    """`load` makes one from a run folder. Without classes it is a regression: it gives values instead of labels."""
+    """`load` returns one for a run on labelled texts. Without classes it is a regression and predicts values."""
 
     kind = "a classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -51,62 +56,73 @@ class Classifier(TextModel):
         top: int = 1,
         errors: list[DataError] | None = None,
     ) -> list[dict[str, Any]]:
-        """A row for each text: text, pair if there is one, label, probability, and the `top` classes; or a value."""
+        """One row per text: text, pair (if any), label, probability and the `top` classes; or a predicted value."""
         refuse_string(inputs)
         rows: list[dict[str, Any]] = [{"text": text} for text in inputs]
         for row, pair in zip(rows, pairs or []):
             row["pair"] = pair
         if not self.classes:
             return [row | {"value": value} for row, value in zip(rows, self.values(inputs, pairs))]
-        return [row | as_columns(verdicts, top) for row, verdicts in zip(rows, self.classify(inputs, pairs))]
+        return [row | as_columns(classes, top) for row, classes in zip(rows, self.classify(inputs, pairs))]
 
-    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Verdict]]:
-        """Every class for each text, or for each text with its pair, the likeliest first."""
+    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Prediction]]:
+        """All classes for each text, or each text with its pair; the most probable class first."""
         refuse_string(texts)
         if not self.classes:
             raise CheckpointError(
-                f"{self.name} gives values, not classes", "it was trained with data.regression = true"
+                f"{self.name} predicts values, not classes: it was trained with data.regression = true",
+                "call `values` or `predict` instead",
             )
-        return by_probability(self.scores(texts, pairs), self.classes) if texts else []
+        return by_probability(self.logits(texts, pairs), self.classes) if texts else []
 
     def values(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
-        """The value that a regression gives each text."""
+        """The predicted value of each text, for a regression."""
         refuse_string(texts)
         if self.classes:
-            raise CheckpointError(f"{self.name} gives classes, not values", f"they are: {', '.join(self.classes)}")
-        values: list[float] = self.scores(texts, pairs)[:, 0].tolist() if texts else []
+            raise CheckpointError(
+                f"{self.name} predicts classes ({listed(self.classes, most=5)}), not values",
+                "call `classify` or `predict` instead",
+            )
+        values: list[float] = self.logits(texts, pairs)[:, 0].tolist() if texts else []
         return values
 
-    def scores(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Tensor:
-        """The head's outputs before any softmax: (N, C) on the CPU."""
+    def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Tensor:
+        """The outputs of the classification head, (N, C) on the CPU."""
         refuse_string(texts)
         if pairs is not None:
             refuse_string(pairs)
         if self.is_pair != (pairs is not None):
-            judged = "pairs of texts" if self.is_pair else "single texts"
-            raise DataError(f"{self.name} judges {judged}", "it was trained on them; a tab divides the texts of a pair")
-        texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))  # as files are read
+            accepted, hint = (
+                ("pairs of texts", "give a second text for each text; in files, separate them by a tab")
+                if self.is_pair
+                else ("single texts", "give each text alone, without a second one")
+            )
+            raise DataError(f"{self.name} was trained on {accepted} and classifies nothing else", hint)
+        # The same normalisation as for texts read from files.
+        texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))
         return read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
 
+    scores = renamed("scores", "logits")
 
-def by_probability(scores: Tensor, classes: Sequence[str]) -> list[list[Verdict]]:
-    """scores (N, C): every class for each of N, the likeliest first."""
-    probabilities, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
+
+def by_probability(logits: Tensor, classes: Sequence[str]) -> list[list[Prediction]]:
+    """logits (N, C) -> for each of the N examples all classes, the most probable first."""
+    probabilities, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
     rows = zip(order.tolist(), probabilities.tolist())
-    return [[Verdict(classes[k], p) for k, p in zip(*row)] for row in rows]
+    return [[Prediction(classes[k], p) for k, p in zip(*row)] for row in rows]
 
 
-def as_columns(verdicts: Sequence[Verdict], top: int) -> dict[str, Any]:
-    """The likeliest class as label and probability, and the first `top`."""
-    return asdict(verdicts[0]) | {"top": [asdict(verdict) for verdict in verdicts[:top]]}
+def as_columns(predictions: Sequence[Prediction], top: int) -> dict[str, Any]:
+    """The label and probability of the most probable class, and the `top` classes."""
+    return asdict(predictions[0]) | {"top": [asdict(prediction) for prediction in predictions[:top]]}
 
 
 def divide(lines: Sequence[str], is_pair: bool) -> tuple[list[str], list[str] | None]:
-    """Lines as texts; or, for a classifier of pairs, as the texts before and after the tab of each line."""
+    """The lines as texts; for a classifier of pairs, the texts before and after the tab of each line."""
     if not is_pair:
         return list(lines), None
     for line in lines:
         if line.count("\t") != 1:
-            raise DataError(f"{line[:40]!r} is not a pair of texts", "a tab divides the two texts of a pair")
+            raise DataError(f"{line[:40]!r} is not a pair of texts", "separate the two texts of a pair by one tab")
     halves = [line.split("\t") for line in lines]
     return [first for first, _ in halves], [second for _, second in halves]

@@ -1,14 +1,15 @@
-"""Gaps in sentences: which word is missing, and where.
+"""Fill blanks in sentences: which word is missing, and where.
 
-    fill      ŵ = argmax_w  p(left w right)                    the place is known
-    repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           it is not
+    fill      ŵ = argmax_w  p(left w right)                    the position is known
+    repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           the position is unknown
 
-A model that reads from left to right proposes words by what it would say after the left part, and then judges each by
-the whole sentence: what comes after the gap must follow from the word, too. A masked model sees both sides at once: a
-gap's words are ranked by their probability there, and repaired sentences by pseudo-log-likelihood.
+A left-to-right model proposes words that could follow the left part and then scores the whole sentence with each of
+them, so that the text after the blank counts as well. A masked model sees both sides at once: words for a blank are
+ranked by their probability there, and repaired sentences by pseudo-log-likelihood.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
@@ -17,14 +18,15 @@ from typing import Protocol, runtime_checkable
 from clearformer.errors import DataError
 from clearformer.handles.scorer import Score
 from clearformer.handles.writer import Continuation
+from clearformer.wording import count
 
-GAP = "___"
-PROPOSALS = 192  # continuations drawn to find words in; the same ones each time
-PER_PLACE = 8  # words that a masked model proposes for each place of a sentence to repair
+BLANK = "___"
+PROPOSALS = 192  # sampled continuations, with a fixed seed, whose first words are the candidates
+PER_POSITION = 8  # words that a masked model proposes for each position of a sentence to repair
 
 
-class Judge(Protocol):
-    """A LanguageModel, or what else can score and continue texts as it does."""
+class LeftToRight(Protocol):
+    """A LanguageModel, or any other model that scores and continues texts."""
 
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]: ...
     @property
@@ -32,8 +34,8 @@ class Judge(Protocol):
 
 
 @runtime_checkable
-class BothSided(Protocol):
-    """A MaskedModel: words between two texts, with their log-probabilities; and scores of whole ones."""
+class Bidirectional(Protocol):
+    """A MaskedModel, or any other model that scores texts and proposes and ranks words between two texts."""
 
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]: ...
     def weigh(self, left: str, right: str, words: Iterable[str]) -> list[tuple[str, float]]: ...
@@ -42,63 +44,79 @@ class BothSided(Protocol):
 
 @dataclass(frozen=True)
 class Filling:
-    """A sentence with its gap filled: the word, before which word of the given text it stands, and log p of it all.
+    """A completed sentence and the word that was added.
 
-    `share` is the probability among the fillings that were considered.
+    `position` counts the words before the added one. `logprob` is the log-probability of the sentence, or, where a
+    masked model fills a blank, of the word. `probability` is relative to all candidates that were considered.
     """
 
     text: str
     word: str
     position: int
     logprob: float
-    share: float
+    probability: float
+
+    @property
+    def share(self) -> float:
+        """Deprecated: `probability`."""
+        warnings.warn("Filling.share is deprecated: use Filling.probability", DeprecationWarning, stacklevel=2)
+        return self.probability
 
 
-def fill(model: Judge | BothSided, text: str, n: int = 5, candidates: Iterable[str] | None = None) -> list[Filling]:
-    """The best n words for the gap, written ___, of a text."""
-    left, gap, right = text.partition(GAP)
-    if not gap or GAP in right:
-        count = "no gap" if not gap else "several gaps, not one"
-        raise DataError(f"{text!r} has {count}", f"write {GAP} for the missing word")
-    at = len(left.split())
-    if isinstance(model, BothSided):
+def fill(
+    model: LeftToRight | Bidirectional, text: str, n: int = 5, candidates: Iterable[str] | None = None
+) -> list[Filling]:
+    """The n best words for the blank, written ___, in a text."""
+    left, blank, right = text.partition(BLANK)
+    if not blank or BLANK in right:
+        n_blanks = text.count(BLANK)
+        raise DataError(
+            f"{text!r} has {count(n_blanks, 'blank')}, but exactly one is required",
+            f"write {BLANK} once, in place of the missing word",
+        )
+    position = len(left.split())
+    if isinstance(model, Bidirectional):
         weighed = model.propose(left, right) if candidates is None else model.weigh(left, right, candidates)
-        return shared([(left + word + right, word, at) for word, _ in weighed], [logprob for _, logprob in weighed])[:n]
+        options = [(left + word + right, word, position) for word, _ in weighed]
+        return with_probabilities(options, [logprob for _, logprob in weighed])[:n]
     words = list(candidates) if candidates is not None else propose(model, [left])[0]
-    return ranked(model, [(left + word + right, word, at) for word in words])[:n]
+    return ranked(model, [(left + word + right, word, position) for word in words])[:n]
 
 
-def repair(model: Judge | BothSided, text: str, n: int = 5) -> list[Filling]:
-    """The best n ways to add a word to a sentence that lacks one."""
+def repair(model: LeftToRight | Bidirectional, text: str, n: int = 5) -> list[Filling]:
+    """The n best ways to complete a sentence that lacks one word."""
     words = text.split()
     sides = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(len(words) + 1)]
-    if isinstance(model, BothSided):
-        added = [[word for word, _ in model.propose(f"{a} ".lstrip(), f" {b}".rstrip(), PER_PLACE)] for a, b in sides]
+    if isinstance(model, Bidirectional):
+        proposals = [
+            [word for word, _ in model.propose(f"{a} ".lstrip(), f" {b}".rstrip(), PER_POSITION)] for a, b in sides
+        ]
     else:
-        added = propose(model, [left for left, _ in sides])
-    options = [(" ".join([*words[:i], word, *words[i:]]), word, i) for i, some in enumerate(added) for word in some]
+        proposals = propose(model, [left for left, _ in sides])
+    options = [(" ".join([*words[:i], word, *words[i:]]), word, i) for i, at_i in enumerate(proposals) for word in at_i]
     return ranked(model, options)[:n]
 
 
-def propose(model: Judge, lefts: Sequence[str], n: int = PROPOSALS) -> list[list[str]]:
-    """Words that the model would say after each text, whole ones only: something must come after them."""
+def propose(model: LeftToRight, lefts: Sequence[str], n: int = PROPOSALS) -> list[list[str]]:
+    """Candidate words after each text: the distinct first words of n sampled continuations."""
     prompts = [left.rstrip() for left in lefts]
     continuations = model.generate(prompts, n=n, seed=0, temperature=1.0, max_new=12)
-    return [sorted({word for one in some if (word := first_word(one.text))}) for some in continuations]
+    return [sorted({word for one in samples if (word := first_word(one.text))}) for samples in continuations]
 
 
 def first_word(text: str) -> str | None:
-    """The first word of a continuation; None if it may go on, or if it is the rest of a word begun before."""
+    """The first word of a continuation; None if it may be incomplete, or if it completes a word of the prompt."""
     match = re.match(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*)(?=[\s.,;:!?])", text)
     return match[1] if match else None
 
 
-def ranked(model: Judge | BothSided, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
-    return shared(options, [score.logprob for score in model.score([text for text, _, _ in options])])
+def ranked(model: LeftToRight | Bidirectional, options: Sequence[tuple[str, str, int]]) -> list[Filling]:
+    """Score the (text, word, position) options, and sort them with the best first."""
+    return with_probabilities(options, [score.logprob for score in model.score([text for text, _, _ in options])])
 
 
-def shared(options: Sequence[tuple[str, str, int]], scores: Sequence[float]) -> list[Filling]:
-    """The best first, with the share of each among them all."""
+def with_probabilities(options: Sequence[tuple[str, str, int]], scores: Sequence[float]) -> list[Filling]:
+    """Sort the options with the best first, and normalise their probabilities: softmax(scores)."""
     highest = max(scores, default=0.0)
     total = sum(exp(score - highest) for score in scores)
     rows = [Filling(*option, score, exp(score - highest) / total) for option, score in zip(options, scores)]

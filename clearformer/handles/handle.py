@@ -1,5 +1,7 @@
-"""The base of every handle: a trained model ready for use."""
+"""The base class of all handles: a trained model ready for inference."""
 
+import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -7,7 +9,7 @@ from torch import nn
 
 
 class Handle:
-    """What `load` gives. `kind` and `verbs` say what it is and what it can do, for messages."""
+    """A model as `load` returns it. Messages use `kind`, a noun phrase, and `verbs`, the supported commands."""
 
     kind: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]]
@@ -22,3 +24,14 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}: {self.kind}>"
+
+
+def renamed(old: str, new: str) -> Callable[..., Any]:
+    """A method's old name, kept for one version: it warns and calls the method `new`."""
+
+    def call(self: Handle, *arguments: Any, **options: Any) -> Any:
+        message = f"{type(self).__name__}.{old} is deprecated: use {type(self).__name__}.{new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(self, new)(*arguments, **options)
+
+    return call

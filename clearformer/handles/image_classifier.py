@@ -1,6 +1,6 @@
-"""An image classifier with its [image] and the names of its classes.
+"""An image classifier with its [image] settings and the names of its classes.
 
-p(class | image) = softmax(scores)
+p(class | image) = softmax(logits)
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,13 @@ from torch import Tensor
 from clearformer.data.sources import read_each
 from clearformer.errors import DataError
 from clearformer.handles.batching import refuse_string
-from clearformer.handles.classifier import Verdict, as_columns, by_probability
+from clearformer.handles.classifier import Prediction, as_columns, by_probability
+from clearformer.handles.handle import renamed
 from clearformer.handles.image_model import Image, ImageModel
 
 
 class ImageClassifier(ImageModel):
-    """`load` makes one from the run folder of a training on labelled images."""
+    """`load` returns one for a run on labelled images."""
 
     kind = "an image classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -34,20 +35,22 @@ class ImageClassifier(ImageModel):
     ) -> list[dict[str, Any]]:
         """A row for each file: image, label, probability, and the `top` classes.
 
-        A file that cannot be read raises an error; with a list as `errors` it is left out, and the error added there.
+        A file that cannot be read raises an error. If `errors` is a list, the file is skipped and its error appended.
         """
         refuse_string(inputs, "file")
         if pairs is not None:
-            raise DataError(f"{self.name} judges images, not pairs of texts", "give image files alone")
+            raise DataError(f"{self.name} classifies images, not pairs of texts", "give only image files")
         files = read_each(inputs, self.open, errors)
-        verdicts = self.classify([pixels for _, pixels in files])
-        return [{"image": str(file), **as_columns(some, top)} for (file, _), some in zip(files, verdicts)]
+        predictions = self.classify([pixels for _, pixels in files])
+        return [{"image": str(file), **as_columns(row, top)} for (file, _), row in zip(files, predictions)]
 
-    def classify(self, images: Sequence[Image]) -> list[list[Verdict]]:
-        """Every class for each of these files, or images already open, the likeliest first."""
+    def classify(self, images: Sequence[Image]) -> list[list[Prediction]]:
+        """All classes for each image, given as a file or as pixels; the most probable class first."""
         refuse_string(images, "file")
-        return by_probability(self.scores(self.pixels(images)), self.classes) if images else []
+        return by_probability(self.logits(self.pixels(images)), self.classes) if images else []
 
-    def scores(self, pixels: np.ndarray) -> Tensor:
-        """The head's outputs before any softmax: uint8 (N, C, size, size) -> (N, K) on the CPU."""
+    def logits(self, pixels: np.ndarray) -> Tensor:
+        """The outputs of the classification head, uint8 (N, C, size, size) -> (N, K) on the CPU."""
         return self.read(self.model, pixels)
+
+    scores = renamed("scores", "logits")

@@ -1,9 +1,9 @@
 """A language model with its tokenizer: it continues and scores texts.
 
-    continuation    p(x_t | x_<t), a token at a time             generate, stream
+    continuation    p(x_t | x_<t), token by token                generate, stream
     score           log p(x) = Σ_t log p(x_t | x_<t)             score: natural log; perplexity = exp(−log p / tokens)
 
-A text begins after BOS, as every document of the training does.
+A text follows BOS, as every document of the training data does.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from clearformer.text import Tokenizer
 
 
 class LanguageModel(Writer, Scorer):
-    """`load` makes one from a run folder."""
+    """`load` returns one for the run folder of a language model."""
 
     kind = "a language model"
     verbs = ("generate", "score", "fill", "repair", "embed", "evaluate", "plot")
@@ -38,42 +38,42 @@ class LanguageModel(Writer, Scorer):
         closed: bool = False,
         template: str | None = None,
     ) -> None:
-        """`opening`: what stands before every prompt; nothing if empty, the model's BOS before an empty one.
+        """`opening`: ids put before every prompt. If it is empty, only an empty prompt gets one token, BOS.
 
-        `closed`: texts are whole, so that a score counts that they end; else they may be pages of a book.
-        `template`: how a conversation is written, for `Chat`, if the model was taught to converse.
+        `closed`: texts are complete, so that a score includes EOS; otherwise they may be excerpts.
+        `template`: the chat template of a model fine-tuned for conversations, see `Chat`.
         """
         super().__init__(model, tokenizer, decode, name)
         self.opening, self.closed, self.template = list(opening or []), closed, template
 
     def writer(self, chat: bool = False) -> Writer:
-        """The model as it continues prompts, or, with `chat`, answers them through its chat template."""
+        """This model, which continues prompts; with `chat`, a `Chat` that answers them through the chat template."""
         return Chat(self, self.template) if chat else self
 
     def encode(self, prompt: str) -> list[int]:
-        """What the model reads before it writes: never empty, and with room to write at least a token."""
+        """The ids of a prompt: at least one, and few enough that at least one token can be generated."""
         ids = [*self.opening, *self.tokenizer.encode([prompt])[0]] or [self.tokenizer.bos_id]
-        self.require_room(len(ids), prompt)
+        self.require_fit(len(ids), prompt)
         return ids
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """log p of each text, natural log; if `closed`, of the text and that it ends there."""
+        """log p of each text (natural logarithm), including EOS if `closed`."""
         refuse_string(texts)
         tok = self.tokenizer
         end = [tok.eos_id] if (self.closed if closed is None else closed) else []
         ids = [[*(self.opening or [tok.bos_id]), *encoded, *end] for encoded in tok.encode(list(texts))]
         for text, encoded in zip(texts, ids):
-            self.require_room(len(encoded) - 1, text)
+            self.require_fit(len(encoded) - 1, text)
         results = [Score(text, 0.0, 0) for text in texts]
         for rows in by_length(ids, 4096, 1):
             totals, counts = self.logprobs([ids[row] for row in rows])
-            for row, total, count in zip(rows, totals.tolist(), counts.tolist()):
-                results[row] = Score(texts[row], total, count)
+            for row, total, n_tokens in zip(rows, totals.tolist(), counts.tolist()):
+                results[row] = Score(texts[row], total, n_tokens)
         return results
 
     def logprobs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Σ log p of all but the opening tokens of each row, and how many they are: (B,), (B,)."""
+        """Σ log p over the tokens of each row after its opening, and the number of these tokens: (B,), (B,)."""
         skipped = len(self.opening or [0]) - 1
         T = max(map(len, rows)) - 1
         tokens = torch.full((len(rows), T), self.tokenizer.pad_id)
@@ -88,8 +88,8 @@ class LanguageModel(Writer, Scorer):
         return (chosen * real).sum(1), real.sum(1)
 
     def self_attention(self, text: str) -> Alignment:
-        """Self-attention of every layer over the prompt."""
+        """The self-attention of every layer over the prompt."""
         ids = self.encode(text)
         tokens = torch.tensor([ids], device=self.device)
-        pieces = self.tokenizer.pieces(ids)
-        return record_self_attention(self.model, lambda: self.model.start(tokens, None), pieces, self.name)
+        labels = self.tokenizer.pieces(ids)
+        return record_self_attention(self.model, lambda: self.model.start(tokens, None), labels, self.name)

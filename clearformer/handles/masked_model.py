@@ -1,11 +1,11 @@
-"""A model that sees both sides of a word, with its tokenizer: BERT and RoBERTa judge sentences and fill gaps.
+"""A masked language model with its tokenizer: BERT and RoBERTa score sentences and fill blanks.
 
     score    PLL(x) = Σ_t log p(x_t | x without x_t)                  pseudo-log-likelihood, Salazar et al. 2020
-    gap      p(w | left, right) = Π_j p(w_j | left, w_<j, right)      pieces filled from left to right, the rest masked
+    blank    p(w | left, right) = Π_j p(w_j | left, w_<j, right)      tokens from left to right, the rest masked
 
-PLL is no log-probability of the text: each word is judged with all the others in sight, so that it ranks texts of
-alike length, and exp(−PLL / tokens) is a pseudo-perplexity. A word of several pieces is helped by them: each is easy
-to guess from the others.
+PLL is not the log-probability of the text: every token is predicted from all the others. It ranks texts of similar
+length, and exp(−PLL / tokens) is a pseudo-perplexity. A word of several tokens scores too high, because each of them is
+easy to guess from the others.
 """
 
 import re
@@ -24,22 +24,23 @@ from clearformer.handles.batching import by_length, refuse_string
 from clearformer.handles.scorer import Score, Scorer
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-PIECES = 3  # masks in a gap, at most
-STANDING_IN = "x"  # for the word that is missing, to see where it is
-BUDGET = 4096  # tokens computed at once
+MAX_MASKS = 3  # tokens of a proposed word, at most
+PLACEHOLDER = "x"  # encoded in place of the missing word, to find its tokens
+BUDGET = 4096  # tokens per batch
 
 
 class Row(NamedTuple):
-    """A framed text, one or more of whose places are hidden, and the place that is asked for."""
+    """An encoded text with one or more masked tokens, and the position to predict."""
 
     tokens: list[int]
     place: int
 
 
 class MaskedModel(Scorer):
-    """`load` makes one from a run folder."""
+    """`load` returns one for the run folder of a masked language model."""
 
     kind = "a masked language model"
     verbs = ("score", "fill", "repair", "embed", "evaluate", "plot")
@@ -49,116 +50,124 @@ class MaskedModel(Scorer):
             raise no_mask()
         super().__init__(model, name)
         self.tokenizer, self.mask_id = tokenizer, tokenizer.mask_id
-        self.before, self.after = tokenizer.frame()
+        self.before, self.after = tokenizer.specials_around()
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """The pseudo-log-likelihood of each text, natural log. Its end is always in sight: `closed` changes nothing."""
+        """The pseudo-log-likelihood of each text (natural logarithm).
+
+        `closed` has no effect: the model always sees the end of the text.
+        """
         refuse_string(texts)
         encoded = self.tokenizer.encode(list(texts))
-        rows, wanted, owners = [], [], []
-        for owner, (text, ids) in enumerate(zip(texts, encoded)):
-            whole = self.framed(ids, text)
+        rows, targets, text_indices = [], [], []
+        for index, (text, ids) in enumerate(zip(texts, encoded)):
+            whole = self.with_specials(ids, text)
             for place in range(len(self.before), len(self.before) + len(ids)):
                 rows.append(Row([*whole[:place], self.mask_id, *whole[place + 1 :]], place))
-                wanted.append(whole[place])
-                owners.append(owner)
+                targets.append(whole[place])
+                text_indices.append(index)
         totals = [0.0] * len(texts)
-        for owner, logprob in zip(owners, self.ask(rows, wanted)):
-            totals[owner] += logprob
+        for index, logprob in zip(text_indices, self.logprobs_of(targets, rows)):
+            totals[index] += logprob
         return [Score(*row) for row in zip(texts, totals, map(len, encoded))]
 
     @torch.inference_mode()
     def weigh(self, left: str, right: str, words: Iterable[str]) -> list[tuple[str, float]]:
-        """Each word with its log-probability between left and right, the likeliest first."""
+        """Each word with its log-probability between left and right; the most probable word first."""
         words = list(words)
-        rows, wanted, owners = [], [], []
-        for owner, word in enumerate(words):
+        rows, targets, word_indices = [], [], []
+        for index, word in enumerate(words):
             ids, places = self.locate(left, word, right)
             for j, place in enumerate(places):
-                hidden = [self.mask_id if k in places[j:] else token for k, token in enumerate(ids)]
-                rows.append(Row(hidden, place))
-                wanted.append(ids[place])
-                owners.append(owner)
+                masked = [self.mask_id if k in places[j:] else token for k, token in enumerate(ids)]
+                rows.append(Row(masked, place))
+                targets.append(ids[place])
+                word_indices.append(index)
         totals = [0.0] * len(words)
-        for owner, logprob in zip(owners, self.ask(rows, wanted)):
-            totals[owner] += logprob
+        for index, logprob in zip(word_indices, self.logprobs_of(targets, rows)):
+            totals[index] += logprob
         return sorted(zip(words, totals), key=lambda entry: -entry[1])
 
     @torch.inference_mode()
     def propose(self, left: str, right: str, n: int = 50) -> list[tuple[str, float]]:
-        """The likeliest n words between left and right, of one piece, two or three, with their log-probabilities."""
-        ids, places = self.locate(left, STANDING_IN, right)
+        """The n most probable words of one to three tokens between left and right, with their log-probabilities."""
+        ids, places = self.locate(left, PLACEHOLDER, right)
         begin, end = places[0], places[-1] + 1
         words: dict[str, float] = {}
-        for width in range(1, PIECES + 1):
-            frame = ids[:begin], ids[end:]
-            if len(frame[0]) + width + len(frame[1]) > self.model.config.max_length:
+        for width in range(1, MAX_MASKS + 1):
+            sides = ids[:begin], ids[end:]
+            if len(sides[0]) + width + len(sides[1]) > self.model.config.max_length:
                 break
-            for pieces, logprob in self.search(*frame, width, n):
-                word = self.tokenizer.decode([pieces])[0].strip()
+            for tokens, logprob in self.search(*sides, width, n):
+                word = self.tokenizer.decode([tokens])[0].strip()
                 if WORD.fullmatch(word) and logprob > words.get(word, NEVER):
                     words[word] = logprob
         return sorted(words.items(), key=lambda entry: -entry[1])[:n]
 
     def search(self, left: list[int], right: list[int], width: int, n: int) -> list[tuple[list[int], float]]:
-        """The best n words of `width` pieces in a gap, found from left to right: the first begins it, others go on."""
-        branches: list[tuple[list[int], float]] = [([], 0.0)]
+        """The n best words of `width` tokens for a blank, by beam search from left to right.
+
+        The first token must begin a word, and the others must continue it.
+        """
+        hypotheses: list[tuple[list[int], float]] = [([], 0.0)]
         for j in range(width):
-            rows = [Row([*left, *said, *[self.mask_id] * (width - j), *right], len(left) + j) for said, _ in branches]
-            grown = []
-            for numbers, logprobs in self.answers(rows):
-                best = logprobs.masked_fill(self.barred[min(j, 1)], NEVER).topk(min(n, logprobs.size(1)))
-                for number, values, tokens in zip(numbers, best.values.tolist(), best.indices.tolist()):
-                    said, total = branches[number]
-                    grown += [([*said, i], total + p) for p, i in zip(values, tokens) if p > NEVER]
-            branches = sorted(grown, key=lambda branch: -branch[1])[:n]
-        return branches
+            masks = [self.mask_id] * (width - j)
+            rows = [Row([*left, *prefix, *masks, *right], len(left) + j) for prefix, _ in hypotheses]
+            extended = []
+            for indices, logprobs in self.predict_tokens(rows):
+                best = logprobs.masked_fill(self.excluded[min(j, 1)], NEVER).topk(min(n, logprobs.size(1)))
+                for index, values, tokens in zip(indices, best.values.tolist(), best.indices.tolist()):
+                    prefix, total = hypotheses[index]
+                    extended += [([*prefix, i], total + p) for p, i in zip(values, tokens) if p > NEVER]
+            hypotheses = sorted(extended, key=lambda hypothesis: -hypothesis[1])[:n]
+        return hypotheses
 
     @cached_property
-    def barred(self) -> tuple[Tensor, Tensor]:
-        """(V,) each: what cannot begin a word, and what cannot go on with one."""
+    def excluded(self) -> tuple[Tensor, Tensor]:
+        """Two masks (V,): tokens that cannot begin a word, and tokens that cannot continue one."""
         starts = torch.from_numpy(word_starts(self.tokenizer)).to(self.device)
         special = torch.zeros_like(starts)
         special[self.tokenizer.special_ids] = True
         return ~starts | special, starts | special
 
     def locate(self, left: str, word: str, right: str) -> tuple[list[int], list[int]]:
-        """The framed text, and the places of the word in it."""
+        """The ids of the text with its special tokens, and the positions of the word in them."""
         text = left + word + right
         ids, offsets = self.tokenizer.encode_with_offsets(text)
         begin, end = len(left), len(left) + len(word)
         places = [i for i, (a, b) in enumerate(offsets) if a < end and b > begin and text[a:b].strip()]
         if not places:
-            raise DataError(f"the vocabulary cannot spell {word!r}", "give another word")
-        return self.framed(ids, text), [len(self.before) + i for i in places]
+            raise DataError(f"the vocabulary of {self.name} has no tokens for {word!r}", "give another word")
+        return self.with_specials(ids, text), [len(self.before) + i for i in places]
 
-    def framed(self, ids: list[int], text: str) -> list[int]:
-        whole, room = [*self.before, *ids, *self.after], self.model.config.max_length
-        if len(whole) > room:
+    def with_specials(self, ids: list[int], text: str) -> list[int]:
+        """The ids of a text between the special tokens; an error if they exceed the model's max length."""
+        whole, max_length = [*self.before, *ids, *self.after], self.model.config.max_length
+        if len(whole) > max_length:
             raise DataError(
-                f"{text[:40]!r}… has {len(whole):,} tokens, and {self.name} reads at most {room:,}",
+                f"{text[:40]!r}… has {count(len(whole), 'token')}, but {self.name} reads at most {max_length:,}",
                 "give a shorter text",
             )
         return whole
 
-    def ask(self, rows: Sequence[Row], wanted: Sequence[int]) -> list[float]:
-        """log p of a token at the place of each row."""
+    def logprobs_of(self, targets: Sequence[int], rows: Sequence[Row]) -> list[float]:
+        """log p of one target token per row, at the row's position."""
         results = [0.0] * len(rows)
-        for numbers, logprobs in self.answers(rows):
-            tokens = torch.tensor([wanted[number] for number in numbers], device=self.device)
-            for number, value in zip(numbers, logprobs.gather(1, tokens[:, None])[:, 0].tolist()):
-                results[number] = value
+        for indices, logprobs in self.predict_tokens(rows):
+            tokens = torch.tensor([targets[index] for index in indices], device=self.device)
+            for index, value in zip(indices, logprobs.gather(1, tokens[:, None])[:, 0].tolist()):
+                results[index] = value
         return results
 
-    def answers(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
-        """log p (B, V) of every token at the place of each row, some rows at a time, with their numbers."""
-        for numbers in by_length([row.tokens for row in rows], BUDGET, 1):
-            some = [rows[number] for number in numbers]
-            T = max(len(row.tokens) for row in some)
-            lengths = torch.tensor([len(row.tokens) for row in some])
-            padded = torch.tensor([row.tokens + [self.tokenizer.pad_id] * (T - len(row.tokens)) for row in some])
+    def predict_tokens(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
+        """Batches of row indices with log p (B, V) of every token at the position of each row."""
+        for indices in by_length([row.tokens for row in rows], BUDGET, 1):
+            chosen = [rows[index] for index in indices]
+            T = max(len(row.tokens) for row in chosen)
+            lengths = torch.tensor([len(row.tokens) for row in chosen])
+            padded = torch.tensor([row.tokens + [self.tokenizer.pad_id] * (T - len(row.tokens)) for row in chosen])
             batch = EncoderBatch(padded, within(T, lengths)).to(self.device)
-            places = torch.tensor([row.place for row in some], device=self.device)
-            asked = self.model.hidden(batch)[torch.arange(len(some), device=self.device), places]  # (B, D)
-            yield numbers, widen(self.model.head(asked)).log_softmax(-1)
+            places = torch.tensor([row.place for row in chosen], device=self.device)
+            hidden = self.model.hidden(batch)[torch.arange(len(chosen), device=self.device), places]  # (B, D)
+            yield indices, widen(self.model.head(hidden)).log_softmax(-1)

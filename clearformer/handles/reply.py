@@ -1,7 +1,7 @@
-"""A translator or a T5 that generates as a language model does: the prompt goes to the encoder.
+"""An encoder–decoder (a translator or T5) with the generation interface of a language model.
 
-x_1 … x_n EOS   ->  encoder
-BOS             ->  decoder, which continues from there
+x_1 … x_n EOS   ->  encoder: the prompt
+BOS             ->  decoder: the generated text follows
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from clearformer.text import Tokenizer
 
 
 class EncoderDecoderWriter(Writer):
-    """`encode` gives the source with its EOS, for the encoder, and the decoder's first token."""
+    """encode(prompt) returns the source with its EOS, for the encoder, followed by the decoder's first token."""
 
     kind = "an encoder–decoder"
 
@@ -36,5 +36,5 @@ class EncoderDecoderWriter(Writer):
         return []
 
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
-        """The decoder has positions of its own, which the prompt does not use up."""
+        """The prompt takes no positions from the generated text: the decoder counts from 0."""
         return min(decode.max_new, int(self.model.config.max_length))

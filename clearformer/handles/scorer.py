@@ -1,4 +1,4 @@
-"""Handles that say how likely a text is: the base of language models, masked models and sentence scorers."""
+"""The base class of handles that score texts: language models, masked models and sentence scorers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from clearformer.handles.handle import Handle
 
 @dataclass(frozen=True)
 class Score:
-    """The log-probability of a text, natural log. `tokens` counts the predicted ones."""
+    """The log-probability of a text (natural logarithm), summed over `tokens` predicted tokens."""
 
     text: str
     logprob: float
@@ -22,18 +22,18 @@ class Score:
 
 
 class Scorer(Handle):
-    """A model that judges texts by themselves, not as translations."""
+    """A model that scores texts alone, not as translations of a source."""
 
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """The score of each text, in the order given."""
+        """The score of each text, in the order of `texts`."""
         raise NotImplementedError
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
-        """The scores of the texts, the likeliest first."""
+        """The scores of the texts, the most probable first."""
         if source is not None:
-            raise ConfigError(f"{self.name} is {self.kind}, not a translator", "leave --source out")
-        return likeliest_first(self.score(texts, closed))
+            raise ConfigError(f"{self.name} is {self.kind}, not a translator", "omit --source")
+        return most_probable_first(self.score(texts, closed))
 
 
-def likeliest_first(scores: Iterable[Score]) -> list[Score]:
+def most_probable_first(scores: Iterable[Score]) -> list[Score]:
     return sorted(scores, key=lambda score: -score.logprob)

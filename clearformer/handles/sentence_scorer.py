@@ -1,4 +1,4 @@
-"""A model trained to tell real sentences from ones with a wrong word (objectives/sentence_score.py)."""
+"""A model trained to distinguish real sentences from sentences with a wrong word (objectives/sentence_score.py)."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from clearformer.handles.scorer import Score, Scorer
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
-BUDGET = 4096  # tokens computed at once
+BUDGET = 4096  # tokens per batch
 
 
 class SentenceScorer(Scorer):
-    """`load` makes one from a run folder."""
+    """`load` returns one for a run with the sentence-score objective."""
 
     kind = "a sentence scorer"
     verbs = ("score", "evaluate")
@@ -27,19 +27,19 @@ class SentenceScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """log p that nothing is wrong with each text: one answer, hence one token, and `closed` changes nothing.
+        """log p(no word of the text is wrong): one prediction per text, hence `tokens` = 1. `closed` has no effect.
 
-        A text that is too long is judged by its beginning.
+        A text longer than the model's max length is cut, and its beginning is scored.
         """
         refuse_string(texts)
-        ids, _ = self.tokenizer.framed(list(texts), max_tokens=self.model.config.max_length)
+        ids, _ = self.tokenizer.encode_with_specials(list(texts), max_tokens=self.model.config.max_length)
         results = [Score(text, 0.0, 1) for text in texts]
         for rows in by_length(ids, BUDGET, 1):
             lengths = torch.tensor([len(ids[row]) for row in rows])
             T = int(lengths.max())
             tokens = torch.tensor([ids[row] + [self.tokenizer.pad_id] * (T - len(ids[row])) for row in rows])
             batch = EncoderBatch(tokens, within(T, lengths)).to(self.device)
-            answers = self.model.next_sentence(self.model.pooled(self.model.hidden(batch)))  # (B, 2)
-            for row, value in zip(rows, widen(answers).log_softmax(-1)[:, 0].tolist()):
+            logits = self.model.next_sentence(self.model.pooled(self.model.hidden(batch)))  # (B, 2)
+            for row, value in zip(rows, widen(logits).log_softmax(-1)[:, 0].tolist()):
                 results[row] = Score(texts[row], value, 1)
         return results

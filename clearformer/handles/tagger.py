@@ -1,6 +1,6 @@
 """A tagger with its tokenizer and classes: a label for each word of a sentence.
 
-p(class | word, sentence) = softmax(scores at the word's first piece)
+p(class | word, sentence) = softmax(logits at the word's first token)
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from clearformer.data.store import Ragged
-from clearformer.data.tags import lay_words
+from clearformer.data.tags import word_rows
 from clearformer.errors import DataError
 from clearformer.handles.batching import read_tokens, refuse_string
-from clearformer.handles.classifier import Verdict, as_columns, by_probability
+from clearformer.handles.classifier import Prediction, as_columns, by_probability
+from clearformer.handles.handle import renamed
 from clearformer.handles.text_model import TextModel
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -23,7 +24,7 @@ Item = TypeVar("Item")
 
 
 class Tagger(TextModel):
-    """`load` makes one from the run folder of a training on labelled words. Without classes it is a regression."""
+    """`load` returns one for a run on labelled words. Without classes it is a regression and predicts values."""
 
     kind = "a tagger"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -49,13 +50,15 @@ class Tagger(TextModel):
         top: int = 1,
         errors: list[DataError] | None = None,
     ) -> list[dict[str, Any]]:
-        """A row for each text: text, and as `words` a row for each word: word, label, probability, `top`; or value."""
+        """One row per text: text and `words`, with one row per word: word, label, probability and `top`; or value."""
         refuse_string(inputs)
         if pairs is not None:
-            raise DataError(f"{self.name} judges words, not pairs of texts", "give the texts alone")
+            raise DataError(
+                f"{self.name} labels words, not pairs of texts", "give each text alone, without a second one"
+            )
         sentences = [clean(text).split() for text in inputs]
         columns: list[list[dict[str, Any]]] = (
-            [[as_columns(verdicts, top) for verdicts in row] for row in self.tag(sentences)]
+            [[as_columns(classes, top) for classes in row] for row in self.tag(sentences)]
             if self.classes
             else [[{"value": value} for value in row] for row in self.values(sentences)]
         )
@@ -64,28 +67,30 @@ class Tagger(TextModel):
             for text, words, row in zip(inputs, sentences, columns)
         ]
 
-    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Verdict]]]:
-        """Every class for each word of each sentence, the likeliest first."""
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Prediction]]]:
+        """All classes for each word of each sentence; the most probable class first."""
         refuse_undivided(sentences)
-        verdicts = by_probability(self.scores(sentences), self.classes) if any(sentences) else []
-        return by_sentence(verdicts, sentences)
+        predictions = by_probability(self.logits(sentences), self.classes) if any(sentences) else []
+        return by_sentence(predictions, sentences)
 
     def values(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The value that a regression gives each word of each sentence."""
+        """The predicted value of each word of each sentence, for a regression."""
         refuse_undivided(sentences)
-        values: list[float] = self.scores(sentences)[:, 0].tolist() if any(sentences) else []
+        values: list[float] = self.logits(sentences)[:, 0].tolist() if any(sentences) else []
         return by_sentence(values, sentences)
 
-    def scores(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The head's outputs at each word, one sentence after another: (words, C) on the CPU."""
+    def logits(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """The outputs of the classification head at each word, sentence after sentence: (words, C) on the CPU."""
         refuse_undivided(sentences)
-        tokens, places = lay_words([words for words in sentences if words], self.tokenizer, self.max_tokens)
+        tokens, places = word_rows([words for words in sentences if words], self.tokenizer, self.max_tokens)
         segments = Ragged(np.zeros_like(tokens.flat), tokens.lengths)
         return read_tokens(self.model, tokens, segments, self.tokenizer.pad_id, self.device)[places]
 
+    scores = renamed("scores", "logits")
+
 
 def by_sentence(items: Sequence[Item], sentences: Sequence[Sequence[str]]) -> list[list[Item]]:
-    """One item for each word, in order -> the items of each sentence."""
+    """Group a flat list with one item per word into one list per sentence."""
     return [list(items[start:end]) for start, end in pairwise(accumulate(map(len, sentences), initial=0))]
 
 
@@ -93,4 +98,6 @@ def refuse_undivided(sentences: Sequence[Sequence[str]]) -> None:
     refuse_string(sentences, "sentence")
     for words in sentences:
         if isinstance(words, str):
-            raise DataError(f"expected a list of words, not the text {words[:40]!r}", "divide it: text.split()")
+            raise DataError(
+                f"expected a list of words, not the text {words[:40]!r}", "split the text into words: text.split()"
+            )

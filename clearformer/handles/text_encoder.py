@@ -1,6 +1,6 @@
-"""A text encoder: the vector of a text is the mean of the network's outputs at its tokens (Reimers & Gurevych 2019).
+"""A text encoder: the embedding of a text is the mean of the outputs at its tokens (Reimers & Gurevych 2019).
 
-e = Σ_t m_t h_t / Σ_t m_t, over real tokens; e / |e| where vectors are compared by their angle
+e = Σ_t m_t h_t / Σ_t m_t, m_t = 0 at padding; e / |e| for comparisons by cosine
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from clearformer.text import Tokenizer
 
 
 class TextEncoder(TextModel):
-    """`load_encoder` makes one of a run folder or a published model. `unit` scales every vector to length 1."""
+    """`load_encoder` returns one for a run folder or a published model. `unit` scales every embedding to length 1."""
 
     kind = "a text encoder"
     verbs = ("embed", "plot")
@@ -35,7 +35,7 @@ class TextEncoder(TextModel):
         self.unit = unit
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """(N, D) on the CPU, in float32 at least. A text longer than the model reads is cut."""
+        """Embeddings (N, D) on the CPU, in float32 or wider. A text longer than the model's max length is cut."""
         refuse_string(texts)
         if not texts:
             return torch.empty(0, int(self.model.config.d_model))
@@ -47,7 +47,7 @@ class TextEncoder(TextModel):
 
     def self_attention(self, text: str) -> Alignment:
         """Self-attention of every layer over the text and its special tokens."""
-        [ids], _ = self.tokenizer.framed([text], max_tokens=self.max_tokens)
+        [ids], _ = self.tokenizer.encode_with_specials([text], max_tokens=self.max_tokens)
         batch = EncoderBatch(torch.tensor([ids], device=self.device))
-        pieces = self.tokenizer.pieces(ids)
-        return record_self_attention(self.model, lambda: read(self.model, batch), pieces, self.name)
+        tokens = self.tokenizer.pieces(ids)
+        return record_self_attention(self.model, lambda: read(self.model, batch), tokens, self.name)

@@ -1,4 +1,4 @@
-"""The base of handles that read a text as a whole: classifiers, taggers and text encoders."""
+"""The base class of handles that encode a whole text: classifiers, taggers and text encoders."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from clearformer.text import Tokenizer
 
 
 class TextModel(Handle):
-    """A network and its tokenizer. `max_tokens` bounds how much of a text is read; the network's positions do, too."""
+    """A network and its tokenizer. Texts are cut to `max_tokens`, or to the network's max length if that is smaller."""
 
     def __init__(
         self, model: nn.Module, tokenizer: Tokenizer, name: str = "model", max_tokens: int | None = None

@@ -1,12 +1,12 @@
-"""Text in, text out: a translation model with its tokenizers.
+"""A translation model with its tokenizers.
 
-Sentences are sorted by length, decoded in batches of a token budget, and returned in the order they came.
+Sentences are sorted by length, decoded in batches that fit a token budget, and returned in their original order.
 """
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,25 +14,26 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch, pad_source
-from clearformer.data.pairs import posed
+from clearformer.data.pairs import with_task_prefix
 from clearformer.data.store import Ragged
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
-from clearformer.generation.sampling import dice, sampler
+from clearformer.generation.sampling import generators, sampler
 from clearformer.generation.scoring import target_logprobs
 from clearformer.handles.alignment import Alignment, record_self_attention
 from clearformer.handles.batching import by_length, refuse_string
 from clearformer.handles.handle import Handle
 from clearformer.handles.reply import EncoderDecoderWriter
-from clearformer.handles.scorer import Score, likeliest_first
+from clearformer.handles.scorer import Score, most_probable_first
 from clearformer.layers.backends import recording
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One candidate: its text, what the search ranked it by, and log p(text | source)."""
+    """One candidate translation. `score` is log p with the length penalty; `logprob` is log p(text | source)."""
 
     text: str
     score: float
@@ -41,7 +42,10 @@ class Translation:
 
 
 class Translator(Handle):
-    """`load` makes one from a run folder. `prefix` names the task before every source, as the training did."""
+    """`load` returns one for the run folder of a translation model.
+
+    `prefix` is the task prefix put before every source, as in training (T5: "translate English to French: ").
+    """
 
     kind = "a translator"
     verbs = ("translate", "generate", "score", "evaluate", "neighbours", "plot")
@@ -61,11 +65,11 @@ class Translator(Handle):
 
     @property
     def start_id(self) -> int:
-        """What the decoder reads first: BOS, or, if it is a T5, padding. A model of the user's need not say."""
+        """The decoder's first token: BOS, or padding for T5. Models without the attribute `begins_with` use BOS."""
         return int(getattr(self.target_tokenizer, f"{getattr(self.model, 'begins_with', 'bos')}_id"))
 
     def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
-        """The best translation of each text. Settings are those of [decode], such as beam=1."""
+        """The best translation of each text. `settings` override [decode], as in beam=1."""
         return [candidates[0].text for candidates in self.candidates(texts, **settings)]
 
     @torch.inference_mode()
@@ -80,12 +84,12 @@ class Translator(Handle):
     ) -> list[list[Translation]]:
         """The n best translations (or n samples, with a temperature) of each text, best first.
 
-        `tokens` bounds a batch: source positions times branches. A blank text is translated by n blanks.
-        Samples depend on the seed, the text and its number alone, whatever else is in the batch (but for a draw so
-        close that rounding decides); numbers count from `first`, so that a stream is sampled alike however it is cut.
+        `tokens` limits a batch: source positions times hypotheses. An empty text has n empty translations.
+        A sample depends only on the seed, the text and its index, not on the rest of the batch (unless rounding
+        decides a very close draw). Indices start at `first`, so that the chunk size of a stream does not matter.
         """
         if {"top_k", "top_p"} & settings.keys():
-            # Whoever says what to sample from wants to sample.
+            # top_k and top_p only make sense for sampling, so they turn it on.
             settings = {"temperature": self.decode.temperature or 1.0, **settings}
         decode = self.decode.changed(**settings) if settings else self.decode
         if decode.temperature == 0 and n > decode.beam:
@@ -94,24 +98,22 @@ class Translator(Handle):
         ids = self.encode_sources(texts)
         results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
-            numbers = [first + row for row in rows]
-            for row, hypotheses in zip(rows, self.search([ids[row] for row in rows], decode, n, seed, numbers)):
+            indices = [first + row for row in rows]
+            for row, hypotheses in zip(rows, self.search([ids[row] for row in rows], decode, n, seed, indices)):
                 plain = self.target_tokenizer.decode([h.tokens for h in hypotheses[:n]])
                 results[row] = [Translation(t, h.score, h.logprob, h.tokens) for t, h in zip(plain, hypotheses)]
         return results
 
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
-        """Candidates for each of a stream of texts, in order, `chunk` texts at a time."""
+        """The candidates for each text of a stream, in order, decoded `chunk` texts at a time."""
         refuse_string(texts)
-        rest = iter(texts)
-        for first in count(0, chunk):
-            waiting = list(islice(rest, chunk))
-            if not waiting:
-                return
-            yield from self.candidates(waiting, first=first, **settings)
+        rest, first = iter(texts), 0
+        while chunk_texts := list(islice(rest, chunk)):
+            yield from self.candidates(chunk_texts, first=first, **settings)
+            first += chunk
 
     def search(
-        self, sources: list[list[int]], decode: DecodeConfig, n: int, seed: int | None, numbers: Sequence[int]
+        self, sources: list[list[int]], decode: DecodeConfig, n: int, seed: int | None, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
         pad, eos = self.source_tokenizer.pad_id, self.source_tokenizer.eos_id
         source, mask = (x.to(self.device) for x in pad_source(Ragged.of(sources), pad, eos))
@@ -120,17 +122,19 @@ class Translator(Handle):
         state = self.model.start(source, None if mask.all() else mask)
         eos = self.target_tokenizer.eos_id
         if decode.temperature > 0:
-            choose = sampler(decode.temperature, dice(seed, numbers), decode.top_k, decode.top_p)
+            choose = sampler(decode.temperature, generators(seed, indices), decode.top_k, decode.top_p)
             return sample(self.model, state, first, eos, limits, choose, n, decode.min_length)
         return beam_search(self.model, state, first, eos, limits, decode)
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """log p(target | source) of each given pair, natural log, by forced decoding."""
+        """log p(target | source) of each pair (natural logarithm), by forced decoding."""
         left, right = self.encode_sources(sources), self.encode(self.target_tokenizer, targets)
         if len(left) != len(right):
-            counts = f"there are {len(left)} and {len(right)}"
-            raise DataError(f"sources and targets come in pairs, but {counts}", "give one target for each source")
+            raise DataError(
+                f"{count(len(left), 'source')} and {count(len(right), 'target')} cannot be paired",
+                "give one target for each source",
+            )
         pairs = list(zip(left, right))
         results = [0.0] * len(pairs)
         for rows in by_length([source + target for source, target in pairs], 4096, 1, skip_empty=False):
@@ -140,34 +144,38 @@ class Translator(Handle):
         return results
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
-        """The scores of the texts as translations of `source`, the likeliest first. EOS counts, closed or not."""
+        """The scores of the texts as translations of `source`, the most probable first.
+
+        Scores always include EOS; `closed` has no effect.
+        """
         if source is None:
             raise ConfigError(
-                f"{self.name} is {self.kind}: it scores texts as translations of a source", "give it with --source"
+                f"{self.name} is {self.kind}: it scores texts as translations of a source",
+                'give the source text: --source "TEXT"',
             )
         logprobs = self.score([source] * len(texts), texts)
         counts = [len(ids) + 1 for ids in self.target_tokenizer.encode(list(texts))]
-        return likeliest_first(Score(*row) for row in zip(texts, logprobs, counts))
+        return most_probable_first(Score(*row) for row in zip(texts, logprobs, counts))
 
     def writer(self, chat: bool = False) -> EncoderDecoderWriter:
-        """The model with a language model's ways to generate: sampling, stop strings, streaming."""
+        """The model with the generation interface of a language model: sampling, stop strings, streaming."""
         if chat:
-            raise CheckpointError(f"{self.name} is {self.kind}: it has no chat template", "leave --chat out")
+            raise CheckpointError(f"{self.name} is {self.kind}: it has no chat template", "omit --chat")
         return EncoderDecoderWriter(self.model, self.target_tokenizer, self.decode, self.name, self.encode_prompt)
 
     def encode_prompt(self, prompt: str) -> list[int]:
-        """The source with its EOS, for the encoder, and the decoder's first token."""
+        """The source with its EOS, for the encoder, followed by the decoder's first token."""
         return [*self.encode_sources([prompt])[0], self.source_tokenizer.eos_id, self.start_id]
 
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
-        """Cross-attention of every layer and head while `target` is decoded from `source`; both end in EOS."""
+        """The cross-attention of every layer and head while `target` is decoded from `source`; both end with EOS."""
         pair = self.encode_sources([source])[0], self.encode(self.target_tokenizer, [target])[0]
-        looks = getattr(self.model, "looks", None)  # a model may compute its own
-        patterns = looks(self.batch([pair])) if looks is not None else recorded(self.model, self.batch([pair]))
+        compute = getattr(self.model, "attention_patterns", None)  # a model may compute its own
+        patterns = compute(self.batch([pair])) if compute is not None else recorded(self.model, self.batch([pair]))
         if patterns is None:
             raise ConfigError(
-                f"{self.name} does not attend, so nothing can be aligned", "a Transformer does, and bahdanau"
+                f"{self.name} has no attention, so it cannot align texts", "choose a Transformer or a `bahdanau` model"
             )
         (pattern,) = patterns  # (L, H, T, S)
         return Alignment(
@@ -177,7 +185,7 @@ class Translator(Handle):
         )
 
     def self_attention(self, text: str) -> Alignment:
-        """Self-attention of the encoder over a source text and its EOS."""
+        """The self-attention of the encoder over a source text and its EOS."""
         ids = [*self.encode_sources([text])[0], self.source_tokenizer.eos_id]
         tokens = torch.tensor([ids], device=self.device)
         return record_self_attention(
@@ -188,32 +196,35 @@ class Translator(Handle):
         )
 
     def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
-        """The pieces whose source embeddings point most nearly the same way as the word's, by cosine."""
+        """The n tokens whose source embeddings are closest to the word's, by cosine similarity."""
         tok = self.source_tokenizer
         ids = tok.encode([word])[0]
         if not ids or tok.unk_id in ids:
-            raise DataError(f"`{word}` is not in the vocabulary", "give a word of the language it translates from")
+            raise DataError(
+                f"`{word}` is not in the source vocabulary of {self.name}", "give a word of the source language"
+            )
         table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
         query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
-        likeness = table @ query
+        similarity = table @ query
         excluded = {*ids, tok.pad_id, tok.bos_id, tok.eos_id, tok.unk_id} - {None}
-        likeness[list(excluded)] = -2.0  # below any cosine
-        best = likeness.topk(min(n, len(likeness) - len(excluded)))
+        similarity[list(excluded)] = -2.0  # below any cosine
+        best = similarity.topk(min(n, len(similarity) - len(excluded)))
         return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         refuse_string(texts)
-        return self.encode(self.source_tokenizer, [posed(text, self.prefix) for text in texts])
+        return self.encode(self.source_tokenizer, [with_task_prefix(text, self.prefix) for text in texts])
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, cut to what the model's positions can hold beside EOS or BOS; a cut is warned of."""
+        """The ids of each text, cut with a warning to the model's max length less one position for EOS or BOS."""
         refuse_string(texts)
-        room = self.model.config.max_length - 1
+        most = self.model.config.max_length - 1
         encoded = tokenizer.encode(list(texts))
         for text, ids in zip(texts, encoded):
-            if len(ids) > room:
-                warnings.warn(f"cut to {room:,} of its {len(ids):,} tokens: {text[:40]!r}…", stacklevel=2)
-        return [ids[:room] for ids in encoded]
+            if len(ids) > most:
+                message = f"{text[:40]!r}… has {count(len(ids), 'token')} and was cut to the first {most:,}"
+                warnings.warn(message, stacklevel=2)
+        return [ids[:most] for ids in encoded]
 
     def batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
@@ -222,14 +233,14 @@ class Translator(Handle):
 
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
-    """The cross-attention of a Transformer during one forward pass, (B, L, H, T, S); None if it has no attention.
+    """The cross-attention of a Transformer in one forward pass, (B, L, H, T, S); None if the model has no attention.
 
-    A learned prefix has no column: rows sum to what it leaves to the source.
+    A learned prefix has no column, so that rows sum to less than 1 where there is one.
     """
     with recording(getattr(model, "decoder", nn.Module())) as recorders:
         if not recorders:
             return None
         model(batch)
-    across = recorders[1::2]  # each block attends to itself first
+    across = recorders[1::2]  # each block has self-attention, then cross-attention
     S = batch.source.size(1)
     return torch.stack([recorder.record[0][..., -S:] for recorder in across], dim=1)

@@ -1,6 +1,6 @@
-"""Text generation, a token at a time: the base of language models, chats and encoder–decoders.
+"""Text generation, token by token: the base class of language models, chat models and encoder–decoders.
 
-p(x_t | x_<t), the prompt before the text; sampled, or searched with a beam
+x_t ~ p(x_t | prompt, x_<t), sampled; or beam search for the most probable text
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,21 @@ from torch import Tensor, nn
 
 from clearformer.errors import DataError
 from clearformer.generation.beam import beam_search
-from clearformer.generation.decode import DecodeConfig, Hypothesis, write
-from clearformer.generation.sampling import dice, repetition, sampler
+from clearformer.generation.decode import DecodeConfig, Hypothesis, sample_steps
+from clearformer.generation.sampling import generators, repetition, sampler
 from clearformer.handles.batching import by_length, refuse_string
 from clearformer.handles.handle import Handle
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.text.tokenizer import TextStream
+from clearformer.wording import count
 
 PLAIN = DecodeConfig(beam=1)
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """Text generated after a prompt. `logprobs` are the model's own, token by token, whatever the temperature."""
+    """Text generated after a prompt. `logprobs` has log p of each token at temperature 1, whatever the setting."""
 
     text: str
     tokens: list[int]
@@ -36,12 +37,12 @@ class Continuation:
 
 
 class Writer(Handle):
-    """A model that writes after a prompt; subclasses say how the prompt is encoded."""
+    """A model that generates text after a prompt. Subclasses encode the prompt."""
 
     kind: ClassVar[str] = "a text generator"
     verbs: ClassVar[tuple[str, ...]] = ("generate",)
     continues = False
-    """The generated text continues the prompt, rather than answering it."""
+    """Whether the generated text continues the prompt rather than answering it."""
 
     def __init__(
         self, model: nn.Module, tokenizer: Tokenizer, decode: DecodeConfig = PLAIN, name: str = "model"
@@ -50,7 +51,7 @@ class Writer(Handle):
         self.tokenizer, self.decode = tokenizer, decode
 
     def encode(self, prompt: str) -> list[int]:
-        """The tokens that the model reads before it writes: at least one, with room for one more."""
+        """The ids of a prompt: at least one, and few enough that at least one token can be generated."""
         raise NotImplementedError
 
     @torch.inference_mode()
@@ -63,59 +64,61 @@ class Writer(Handle):
         first: int = 0,
         **settings: Any,
     ) -> list[list[Continuation]]:
-        """n continuations of each prompt, likeliest first. Settings are those of [decode], such as temperature=0.8.
+        """n continuations of each prompt, the most probable first. `settings` override [decode]: temperature=0.8.
 
-        A continuation ends at EOS, before any of the strings in `stop`, or after max_new tokens. Temperature 0 takes
-        the likeliest token each time, or searches with a beam. Samples depend on the seed, the prompt and its number,
-        which count from `first`, whatever else is in the batch.
+        A continuation ends at EOS, before any of the strings in `stop`, or after max_new tokens. Temperature 0 means
+        greedy or beam search. A sample depends only on the seed, the prompt and its index, not on the rest of the
+        batch; indices start at `first`.
         """
         refuse_string(prompts)
-        decode = self.settle(settings, n)
+        decode = self.resolve(settings, n)
         ids = [self.encode(prompt) for prompt in prompts]
         results: list[list[Continuation]] = [[] for _ in ids]
         budget = 65536 if self.device.type == "cuda" else 4096
         for rows in by_length(ids, budget, max(n, decode.beam)):
             batch = [ids[row] for row in rows]
             if decode.temperature == 0 and decode.beam > 1:
-                branches = self.search(batch, decode)
+                outputs = self.search(batch, decode)
             else:
                 watcher = StopWatcher(self.tokenizer, [self.before(prompt) for prompt in batch], n, stop)
-                for _ in self.writing(batch, decode, dice(seed, (first + row for row in rows)), watcher):
+                for _ in self.steps(batch, decode, generators(seed, (first + row for row in rows)), watcher):
                     pass
-                branches = watcher.hypotheses
-            for row, hypotheses in zip(rows, branches):
+                outputs = watcher.hypotheses
+            for row, hypotheses in zip(rows, outputs):
                 results[row] = [self.continuation(h, ids[row], stop, decode) for h in hypotheses[:n]]
         return results
 
     @torch.inference_mode()
     def stream(self, prompt: str, stop: Sequence[str] = (), seed: int | None = None, **settings: Any) -> Iterator[str]:
-        """One continuation, piece by piece as it is written; joined, the pieces are its text."""
+        """One continuation in chunks, as it is generated; joined, the chunks are its text."""
         ids = [self.encode(prompt)]
         watcher = StopWatcher(self.tokenizer, [self.before(prompt) for prompt in ids], 1, stop, is_streamed=True)
-        for _ in self.writing(ids, self.settle({**settings, "beam": 1}, 1), dice(seed, [0]), watcher):
-            if piece := watcher.new_text():
-                yield piece
-        if piece := watcher.rest():
-            yield piece
+        for _ in self.steps(ids, self.resolve({**settings, "beam": 1}, 1), generators(seed, [0]), watcher):
+            if chunk := watcher.new_text():
+                yield chunk
+        if chunk := watcher.rest():
+            yield chunk
 
-    def settle(self, settings: dict[str, Any], n: int) -> DecodeConfig:
-        """[decode] with these settings, for n continuations."""
+    def resolve(self, settings: dict[str, Any], n: int) -> DecodeConfig:
+        """The decoding settings for n continuations: [decode], overridden by `settings`."""
         if {"top_k", "top_p"} & settings.keys() or (n > 1 and "beam" not in settings):
-            # Whoever says what to sample from, or wants several, wants to sample.
+            # top_k and top_p only make sense for sampling; several continuations are sampled unless a beam is given.
             settings = {"temperature": self.decode.temperature or 1.0, **settings}
         decode = self.decode.changed(**{"beam": 1, **settings})
         return decode.changed(beam=n) if decode.temperature == 0 and n > decode.beam else decode
 
-    def require_room(self, n: int, text: str) -> None:
-        room = self.model.config.max_length
-        if n > room:
+    def require_fit(self, n: int, text: str) -> None:
+        """Raise an error if n tokens exceed the model's max length."""
+        max_length = self.model.config.max_length
+        if n > max_length:
             raise DataError(
-                f"{text[:40]!r}… has {n:,} tokens, and {self.name} reads at most {room:,}", "give a shorter text"
+                f"{text[:40]!r}… has {count(n, 'token')}, but {self.name} reads at most {max_length:,}",
+                "give a shorter text",
             )
 
     def begin(self, prompts: list[list[int]], decode: DecodeConfig) -> tuple[Any, Tensor, Tensor]:
-        """The state after all but the last token of each prompt, the last token, and the most tokens to generate."""
-        lengths = torch.tensor([len(prompt) - 1 for prompt in prompts])  # read at once, without the last token
+        """The state after all but the last token of each prompt, the last tokens, and how many tokens to generate."""
+        lengths = torch.tensor([len(prompt) - 1 for prompt in prompts])  # the last token is the input of the first step
         tokens = torch.full((len(prompts), int(lengths.max())), self.tokenizer.pad_id)
         for i, prompt in enumerate(prompts):
             tokens[i, : len(prompt) - 1] = torch.tensor(prompt[:-1], dtype=torch.long)
@@ -126,28 +129,28 @@ class Writer(Handle):
         return state, last, limits
 
     def before(self, prompt: list[int]) -> list[int]:
-        """The part of the encoded prompt that the generated text follows on."""
+        """The ids of the prompt that directly precede the generated text: none for an encoder–decoder."""
         return prompt
 
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
-        """How many tokens may follow: max_new, or as many as the positions allow; the last need not be read again."""
+        """The most tokens to generate: max_new, or fewer if the positions end. The last token needs no position."""
         return min(decode.max_new, int(self.model.config.max_length) - len(prompt) + 1)
 
-    def writing(
-        self, prompts: list[list[int]], decode: DecodeConfig, chance: Sequence[Random], watcher: "StopWatcher"
+    def steps(
+        self, prompts: list[list[int]], decode: DecodeConfig, rngs: Sequence[Random], watcher: "StopWatcher"
     ) -> Iterator[None]:
-        """Write step by step, while the watcher sees every token and ends the branches that reach a stop string."""
-        choose = sampler(decode.temperature, chance, decode.top_k, decode.top_p)
+        """Generate step by step. The watcher reads every token, and ends sequences that contain a stop string."""
+        choose = sampler(decode.temperature, rngs, decode.top_k, decode.top_p)
         adjust = repetition(decode.repetition_penalty, [self.before(prompt) for prompt in prompts])
         state, last, limits = self.begin(prompts, decode)
         eos = self.tokenizer.eos_id
-        steps = write(self.model, state, last, eos, limits, choose, watcher.width, decode.min_length, adjust)
+        steps = sample_steps(self.model, state, last, eos, limits, choose, watcher.width, decode.min_length, adjust)
         try:
-            seen = next(steps)
+            new_tokens = next(steps)
             while True:
-                stopped = watcher.read(*seen)
+                stopped = watcher.read(*new_tokens)
                 yield
-                seen = steps.send(stopped)
+                new_tokens = steps.send(stopped)
         except StopIteration as end:
             watcher.hypotheses = end.value
 
@@ -167,13 +170,13 @@ class Writer(Handle):
 
 
 def follow(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-    """The text of tokens that follow others: their first space, which decoding them alone would lose, stays."""
+    """The text of tokens after a prompt, with their leading space, which decoding them alone would lose."""
     stream = opened(tokenizer, prompt)
     return "".join(stream.step(token) or "" for token in tokens)
 
 
 def opened(tokenizer: Tokenizer, prompt: Sequence[int]) -> TextStream:
-    """A stream that has read the prompt."""
+    """A text stream that has already decoded the prompt."""
     stream = tokenizer.stream()
     for token in prompt:
         stream.step(token)
@@ -181,12 +184,12 @@ def opened(tokenizer: Tokenizer, prompt: Sequence[int]) -> TextStream:
 
 
 def cut(text: str, stop: Sequence[str]) -> int:
-    """Where the first of the stop strings begins; the end of the text if there is none."""
+    """The index of the first stop string in the text; its length if there is none."""
     return min((text.find(s) for s in stop if s and s in text), default=len(text))
 
 
 class StopWatcher:
-    """Decodes the tokens of W branches for each prompt as they are generated: finds stop strings, streams the text."""
+    """Decodes the tokens of W sequences per prompt as they are generated, to find stop strings and stream the text."""
 
     def __init__(
         self,
@@ -197,35 +200,37 @@ class StopWatcher:
         is_streamed: bool = False,
     ) -> None:
         self.stop, self.eos, self.width = [s for s in stop if s], tokenizer.eos_id, width
-        self.is_needed = bool(self.stop) or is_streamed  # else no token is waited for: the device runs ahead
+        self.is_needed = (
+            bool(self.stop) or is_streamed
+        )  # if False, tokens are not read, so that the device can run ahead
         self.streams = [[opened(tokenizer, prompt) for _ in range(width)] for prompt in prompts]
         self.texts = [[""] * width for _ in prompts]
-        self.n_streamed = 0  # characters of the first text that were returned by new_text()
+        self.n_streamed = 0  # characters of the first text that new_text() has returned
         self.hypotheses: list[list[Hypothesis]] = []
 
     def read(self, rows: Tensor, tokens: Tensor) -> Tensor | None:
-        """Take the tokens of a step; return which branches contain a stop string, (B, W)."""
+        """Decode the tokens of a step; returns which sequences contain a stop string, (B, W)."""
         if not self.is_needed:
             return None
         stopped = torch.zeros(tokens.shape, dtype=torch.bool)
-        for i, (row, branches) in enumerate(zip(rows.tolist(), tokens.tolist())):
-            for w, token in enumerate(branches):
+        for i, (row, row_tokens) in enumerate(zip(rows.tolist(), tokens.tolist())):
+            for w, token in enumerate(row_tokens):
                 if token != self.eos:
                     self.texts[row][w] += self.streams[row][w].step(token) or ""
                     stopped[i, w] = any(s in self.texts[row][w] for s in self.stop)
         return stopped.to(tokens.device) if self.stop else None
 
     def new_text(self) -> str:
-        """The part of the first text not returned yet, without an end that may be the beginning of a stop string."""
+        """The part of the first text not returned yet, except an ending that may be the start of a stop string."""
         text = self.texts[0][0]
-        begun = max((n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
-        return self.advance(min(cut(text, self.stop), len(text) - begun))
+        partial = max((n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        return self.advance(min(cut(text, self.stop), len(text) - partial))
 
     def rest(self) -> str:
-        """The part that was held back, once the text has ended."""
+        """The part that was held back, at the end of the text."""
         return self.advance(cut(self.texts[0][0], self.stop))
 
     def advance(self, end: int) -> str:
-        """The first text from the last position to `end`."""
-        piece, self.n_streamed = self.texts[0][0][self.n_streamed : end], max(self.n_streamed, end)
-        return piece
+        """The first text from the last returned character to `end`."""
+        chunk, self.n_streamed = self.texts[0][0][self.n_streamed : end], max(self.n_streamed, end)
+        return chunk

@@ -1,8 +1,8 @@
-"""GGUF, the one file that llama.cpp reads, of the llama architecture (Llama, SmolLM2 …), into our words.
+"""Import GGUF, the single-file format of llama.cpp, for the llama architecture (Llama, SmolLM2 …).
 
-Quantised matrices are spread out to float32, as the `gguf` package does it. What would surprise: rotary pairs are
-neighbours there, features 2i and 2i + 1 of a head, and half a head apart here, i and i + K/2, so that the rows of the
-queries and keys change places; and a file without `output.weight` has a tied head.
+Quantised matrices are dequantised to float32 by the `gguf` package. Two surprises: a rotary pair consists of the
+neighbouring features 2i and 2i + 1 of a head in the file, but of i and i + K/2 here, so the rows of the queries and
+keys are reordered; and a file without `output.weight` has a tied head.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from clearformer.interop.gguf_text import import_tokenizer
 from clearformer.interop.names import HINT, Rows, Table, block_rows, to_ours
 from clearformer.models.gpt import GPTConfig
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
 CONFIG = {
     "llama.block_count": "n_layers",
@@ -35,10 +36,11 @@ BLOCK: Table = {
     "mlp.down.": "ffn_down.",
 }
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
+SPLIT_HINT = "if the model is split into several files, merge them first: llama-gguf-split --merge FIRST OUT.gguf"
 
 
 def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, str | None]:
-    """A .gguf file in our words: configuration, weights in float32, tokenizer and, if it has one, chat template."""
+    """The configuration, float32 weights and tokenizer of a .gguf file, and its chat template if there is one."""
     facts, tensors = read_file(path)
     config = import_config(facts, tensors, str(path))
     weights = import_weights(tensors, config, str(path))
@@ -46,11 +48,11 @@ def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, st
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The facts and the tensors of a GGUF file, by their own names."""
+    """The metadata and the tensors of a GGUF file, under the names in the file."""
     try:
         import gguf
     except ImportError:
-        raise MachineError("reading GGUF files needs the package gguf", "pip install gguf") from None
+        raise MachineError("the package gguf, which reads .gguf files, is not installed", "pip install gguf") from None
     try:
         file = gguf.GGUFReader(path)
         facts = {name: field.contents() for name, field in file.fields.items()}
@@ -59,23 +61,23 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             for tensor in file.tensors
         }
     except (OSError, ValueError, LookupError, NotImplementedError) as error:
-        raise CheckpointError(f"{path} cannot be read as GGUF: {error}", "download it again") from None
+        raise CheckpointError(f"{path} cannot be read as GGUF: {error}", "download the file again") from None
     return facts, tensors
 
 
 def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> GPTConfig:
-    """What the file says of itself; the vocabulary's size and whether the head is tied show in its tensors."""
+    """Our configuration. The vocabulary size, and whether the head is tied, follow from the tensors."""
     if facts.get("general.architecture") != "llama":
         raise CheckpointError(
-            f"{where} holds a model of the architecture `{facts.get('general.architecture')}`",
-            "only llama can be imported",
+            f"{where}: unsupported architecture `{facts.get('general.architecture')}`",
+            "only GGUF files of the llama architecture can be imported",
         )
     for name in CONFIG:
         if name not in facts:
-            raise CheckpointError(f"{where} lacks `{name}`", "is it the first file of a model that is split?")
+            raise CheckpointError(f"{where} lacks `{name}`", SPLIT_HINT)
     if EMBEDDING not in tensors:
-        raise CheckpointError(f"{where} lacks `{EMBEDDING}`", "is it the first file of a model that is split?")
-    ours = {own: facts[name] for name, own in CONFIG.items()}
+        raise CheckpointError(f"{where} lacks `{EMBEDDING}`", SPLIT_HINT)
+    ours = {field: facts[name] for name, field in CONFIG.items()}
     width = facts.get("llama.attention.key_length")
     config = GPTConfig.parse(
         {
@@ -94,30 +96,31 @@ def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where
         where,
     )
     scaling = facts.get("llama.rope.scaling.type", "none")
-    turned = facts.get("llama.rope.dimension_count", config.head_width)
-    if scaling != "none" or turned != config.head_width:
+    n_rotated = facts.get("llama.rope.dimension_count", config.head_width)
+    if scaling != "none" or n_rotated != config.head_width:
         raise CheckpointError(
-            f"{where}: rotary positions on {turned} of {config.head_width} features, scaling `{scaling}`",
-            "only those on whole heads, with no scaling, can be imported",
+            f"{where}: rotary positions on {n_rotated} of {config.head_width} features with scaling `{scaling}`",
+            "only rotary positions on all features of a head, without scaling, can be imported",
         )
     return config
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """Under our names, rotary pairs half a head apart."""
+    """The tensors under our names, with rotary pairs half a head apart."""
     n_heads = {"attn_q.weight": config.n_heads, "attn_k.weight": config.n_kv_heads or config.n_heads}
-    kept = dict(theirs)
+    tensors = dict(theirs)
     for name, tensor in theirs.items():
         n = n_heads.get(name.removeprefix("blk.").partition(".")[2])
         if n is not None:
             if tensor.size(0) != n * config.head_width:
-                raise CheckpointError(f"{where}: `{name}` has {tensor.size(0)} rows, not {n * config.head_width}", HINT)
-            kept[name] = halves(tensor, n)
-    return to_ours(kept, tensor_rows(config), where)
+                rows = f"{count(tensor.size(0), 'row')}, not {n * config.head_width}"
+                raise CheckpointError(f"{where}: `{name}` has {rows}", HINT)
+            tensors[name] = halves(tensor, n)
+    return to_ours(tensors, tensor_rows(config), where)
 
 
 def halves(weight: Tensor, n_heads: int) -> Tensor:
-    """Rows (n·K, D) of n heads, pairs side by side -> the same rows, pairs K/2 apart."""
+    """Reorder the rows (n·K, D) of n heads: rotary pairs side by side -> pairs K/2 apart."""
     return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)  # (n, K/2, 2, D) -> (n, 2, K/2, D)
 
 

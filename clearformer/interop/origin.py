@@ -1,4 +1,4 @@
-"""[origin]: where a model comes from that was not trained here. It stands in for [data] in such a model's recipe."""
+"""[origin]: the source of an imported model. It replaces [data] in the recipe of such a model."""
 
 from typing import Literal
 
@@ -8,7 +8,9 @@ from clearformer.config import Config
 
 
 class Origin(Config):
-    source: str = Field(description="the folder or file it was read from, by its own name")
+    """The table [origin] of a recipe."""
+
+    source: str = Field(description="name of the folder or file that the model was imported from")
     format: Literal["huggingface", "gguf", "torchvision"] = Field(
-        "huggingface", description="what kind of thing that was"
+        "huggingface", description="format of that folder or file"
     )

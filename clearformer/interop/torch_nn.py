@@ -1,11 +1,11 @@
-"""torch's own attention and Transformer, to ours and back.
+"""Convert torch's attention and Transformer modules to ours and back.
 
     MultiHeadAttention    <->    torch.nn.MultiheadAttention
     Transformer           <->    torch.nn.Transformer
 
-torch packs queries, keys and values into one matrix as we do, so that converting is renaming. An nn.Transformer begins
-after the embeddings and ends before the head: going over leaves these behind, and coming back they are freshly drawn.
-Where one side has a bias and the other has none, it is zero.
+torch stacks queries, keys and values in one matrix as we do, so conversion only renames tensors. An nn.Transformer has
+neither embeddings nor a head: exporting drops them, and importing initialises new ones. A bias that only the target
+has becomes zero.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.models.transformer import Transformer, TransformerConfig
+from clearformer.wording import count
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -41,11 +42,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """The same function as `theirs`, whose `batch_first` may be either: ours always takes (B, T, D)."""
+    """The same function as `theirs`. Ours always takes (B, T, D), whatever the `batch_first` of `theirs`."""
     if theirs.in_proj_weight is None:
-        raise refusal("an nn.MultiheadAttention with keys or values of another width (kdim, vdim)")
+        raise unsupported("an nn.MultiheadAttention with keys or values of another width (kdim, vdim)")
     if theirs.bias_k is not None or theirs.add_zero_attn:
-        raise refusal("an nn.MultiheadAttention with keys beside the positions' own (add_bias_kv, add_zero_attn)")
+        raise unsupported("an nn.MultiheadAttention with extra keys (add_bias_kv, add_zero_attn)")
     bias = theirs.in_proj_bias is not None
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, bias=bias, dropout=theirs.dropout)
     rows = common(rows_of(ATTENTION), ours, theirs)
@@ -53,21 +54,21 @@ def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def export_attention(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """The same function as `ours` with torch's signature, batch first."""
+    """The same function as `ours`, with torch's signature and `batch_first=True`."""
     width = ours.qkv.in_features
     if not (ours.n_kv_heads == ours.n_heads and ours.d_head == ours.d_value == width / ours.n_heads):
-        raise refusal("attention with shared key heads, or heads that do not split the width evenly")
+        raise unsupported("attention with fewer key heads than query heads, or heads not d_model / n_heads wide,")
     if ours.scale != 1 / sqrt(ours.d_head):
-        raise refusal(f"attention with scores scaled by {ours.scale:g} rather than 1/√K")
+        raise unsupported(f"attention with scores scaled by {ours.scale:g} instead of 1/√K")
     theirs = nn.MultiheadAttention(width, ours.n_heads, ours.dropout, ours.qkv.bias is not None, batch_first=True)
     rows = common(rows_of(ATTENTION), ours, theirs)
     return filled(theirs, to_theirs(ours.state_dict(), rows, "the attention"), like=ours)
 
 
 def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
-    """Our model around their two stacks.
+    """Our model with their encoder and decoder.
 
-    `settings` are those fields of TransformerConfig that `theirs` knows nothing of: vocabularies, positions, sharing.
+    `settings` are the fields of TransformerConfig that an nn.Transformer does not have: vocabularies, positions, share.
     """
     ours = Transformer(implied_config(theirs, **settings))
     rows = common(tensor_rows(ours.config), ours, theirs)
@@ -75,16 +76,18 @@ def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
 
 
 def export_transformer(ours: Transformer) -> nn.Transformer:
-    """Our two stacks, batch first: from embedded tokens with their positions added, to what `ours.hidden` returns."""
+    """Our encoder and decoder, batch first: from embeddings with positions added to the output of `ours.hidden`."""
     c = ours.config
     if c.activation not in ACTIVATIONS or c.norm != "layer" or (c.n_kv_heads or c.n_heads) != c.n_heads:
-        raise refusal(f"a model with activation {c.activation}, {c.norm} norm, {c.n_kv_heads or c.n_heads} key heads")
+        raise unsupported(
+            f"a model with activation {c.activation}, {c.norm} norm and {count(c.n_kv_heads or c.n_heads, 'key head')}"
+        )
     if c.positions.kind in ("rotary", "alibi", "t5"):
-        raise refusal(f"a model with {c.positions.kind} positions, which live inside its attention,")
+        raise unsupported(f"a model with {c.positions.kind} positions, which are part of its attention,")
     layer: dict[str, Any] = {"d_model": c.d_model, "nhead": c.n_heads, "dim_feedforward": c.d_ff, "dropout": c.dropout}
     layer |= {"activation": ACTIVATIONS[c.activation], "norm_first": c.residual == "pre", "batch_first": True}
     norms = [nn.LayerNorm(c.d_model) if c.has_final_norm else None for _ in range(2)]
-    # Nested tensors, a fast path for padding, exist for some of these layers only and warn about the others.
+    # Nested tensors, a fast path for padding, support only some of these layers and warn about the others.
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(**layer), c.n_encoder_layers, norms[0], enable_nested_tensor=False
     )
@@ -101,25 +104,25 @@ def export_transformer(ours: Transformer) -> nn.Transformer:
 
 
 def implied_config(theirs: nn.Transformer, **settings: Any) -> TransformerConfig:
-    """What an nn.Transformer says about itself, read off its layers, which must all be alike."""
+    """The configuration of an nn.Transformer, read from its layers, which must all have the same settings."""
     if not isinstance(theirs.encoder, nn.TransformerEncoder) or not isinstance(theirs.decoder, nn.TransformerDecoder):
-        raise refusal("an nn.Transformer around custom stacks")
-    found = [implied_fields(layer) for layer in (*theirs.encoder.layers, *theirs.decoder.layers)]
-    for fields in found:
+        raise unsupported("an nn.Transformer with a custom encoder or decoder")
+    first, *others = [implied_fields(layer) for layer in (*theirs.encoder.layers, *theirs.decoder.layers)]
+    for fields in others:
         for key, value in fields.items():
-            if value != found[0][key]:
-                raise refusal(f"an nn.Transformer whose layers disagree about {key} ({found[0][key]} and {value})")
+            if value != first[key]:
+                raise unsupported(f"an nn.Transformer whose layers differ in {key} ({first[key]} and {value})")
     norms = theirs.encoder.norm is not None, theirs.decoder.norm is not None
     if any(isinstance(m, nn.LayerNorm) and m.eps != 1e-5 for m in theirs.modules()) or norms[0] != norms[1]:
-        raise refusal("an nn.Transformer with an epsilon other than 1e-5, or a final norm on one side only,")
+        raise unsupported("an nn.Transformer with a norm epsilon other than 1e-5, or a final norm in only one stack,")
     depths = {"n_encoder_layers": len(theirs.encoder.layers), "n_decoder_layers": len(theirs.decoder.layers)}
-    return TransformerConfig.parse({**found[0], **depths, "final_norm": norms[0], **settings}, "nn.Transformer")
+    return TransformerConfig.parse({**first, **depths, "final_norm": norms[0], **settings}, "nn.Transformer")
 
 
 def implied_fields(layer: Any) -> dict[str, Any]:
     names = [name for name, function in ACTIVATIONS.items() if function is layer.activation]
     if not names:
-        raise refusal(f"an nn.Transformer with activation {layer.activation}")
+        raise unsupported(f"an nn.Transformer with activation {layer.activation}")
     return {
         "d_model": layer.self_attn.embed_dim,
         "d_ff": layer.linear1.out_features,
@@ -142,13 +145,13 @@ def tensor_rows(config: TransformerConfig) -> Rows:
 
 
 def common(rows: Rows, ours: nn.Module, theirs: nn.Module) -> Rows:
-    """The rows of tensors that both sides have: not the biases, or final norms, that only one does."""
+    """The rows whose tensors exist on both sides, without biases and final norms that only one side has."""
     left, right = ours.state_dict(), theirs.state_dict()
     return {name: names for name, names in rows.items() if name in left and all(other in right for other in names)}
 
 
 def filled(module: Module, weights: dict[str, Tensor], like: nn.Module) -> Module:
-    """`module` with these weights and no other biases, in the precision, place and mode of `like`."""
+    """`module` with these weights and all other biases zero, with the dtype, device and training mode of `like`."""
     module.to(next(like.parameters())).train(like.training)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -159,5 +162,5 @@ def filled(module: Module, weights: dict[str, Tensor], like: nn.Module) -> Modul
     return module
 
 
-def refusal(what: str) -> CheckpointError:
-    return CheckpointError(f"{what} has no equal on the other side", "such a model cannot be converted")
+def unsupported(what: str) -> CheckpointError:
+    return CheckpointError(f"{what} cannot be converted", "the other library has no equivalent module")

@@ -1,20 +1,20 @@
-"""Additive attention: how a decoder that writes word by word chooses where to read (Bahdanau et al. 2015).
+"""Additive attention: how a recurrent decoder chooses where to read in the source (Bahdanau et al. 2015).
 
-    e_ij = v' tanh(W s_i−1 + U h_j)         how well source position j answers the state that is about to write word i
+    e_ij = v' tanh(W s_i−1 + U h_j)         how well source position j matches the decoder state before target token i
     α_ij = softmax_j(e_ij)                  the alignment: each row sums to one
-    c_i  = Σ_j α_ij h_j                     the context that word i is written from
+    c_i  = Σ_j α_ij h_j                     the context from which token i is predicted
 
-U h_j is the same for every word that is written, and so computed once.
+U h_j is the same for every target token, so it is computed once.
 """
 
 import torch
 from torch import Tensor, nn
 
-Memory = tuple[Tensor | None, Tensor, Tensor | None]  # keys (B, S, A), what is read from (B, S, M), mask (B, S)
+Memory = tuple[Tensor | None, Tensor, Tensor | None]  # keys (B, S, A), encoder states (B, S, M), mask (B, S)
 
 
 class AdditiveAttention(nn.Module):
-    """s (B, W, D), and what `remember` kept -> context (B, W, M), pattern (B, W, S)."""
+    """s (B, W, D) and the memory from `remember` -> context (B, W, M), pattern (B, W, S)."""
 
     def __init__(self, d_query: int, d_memory: int, d_align: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(d_align, 1, bias=False)
 
     def remember(self, memory: Tensor, summary: Tensor, mask: Tensor | None) -> Memory:
-        """Of a source that was read: its positions (B, S, M), its summary (B, M), and where it is no padding (B, S)."""
+        """Encoder states (B, S, M), their summary (B, M) and mask (B, S), True at tokens -> the source's memory."""
         return self.key(memory), memory, mask
 
     def forward(self, s: Tensor, keys: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -35,7 +35,7 @@ class AdditiveAttention(nn.Module):
 
 
 class FixedContext(nn.Module):
-    """No attention: every word is written from the same summary of the source, c_i = c (Cho et al. 2014)."""
+    """No attention: every token is predicted from the same summary of the source, c_i = c (Cho et al. 2014)."""
 
     def remember(self, memory: Tensor, summary: Tensor, mask: Tensor | None) -> Memory:
         return None, summary[:, None], None

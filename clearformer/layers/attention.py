@@ -3,8 +3,8 @@
     Attention(Q, K, V) = softmax(Q K' / √d_k) V                               Vaswani et al. 2017, eq. 1
     MultiHead(X, M)    = Concat(head_1 … head_h) W_out,   head_i = Attention(X Wq_i, M Wk_i, M Wv_i)
 
-`attend` is the equation in plain torch. The layer computes with a core that has the same signature and is chosen
-when the model is built: the equation itself, a fused kernel, or one that also records (backends.py).
+`attend` is the equation in plain torch. The layer computes with a core of the same signature, chosen when the model
+is built: the equation itself, a fused kernel, or a core that also records the attention pattern (backends.py).
 """
 
 from math import sqrt
@@ -29,58 +29,58 @@ def attend(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Mix the values by how well their keys answer each query.
+    """Mix the values by how well their keys match each query.
 
         z = softmax(q k' · scale + bias) v,  scale = 1/√K unless given           Vaswani et al. 2017, eq. 1
 
     q (B, H, T, K); k (B, G, S, K); v (B, G, S, N) -> (B, H, T, N). Divided by √K because a sum of K products of
-    independent unit-variance numbers has variance K, and a softmax over large scores has no gradient left.
+    independent unit-variance features has variance K, and a softmax over large scores has a vanishing gradient.
     """
     scale = 1 / sqrt(q.size(-1)) if scale is None else scale
-    looks = F.dropout(pattern(q, k, mask, bias, scale), dropout)
-    return looks.to(v.dtype) @ share(v, q.size(1))
+    weights = F.dropout(pattern(q, k, mask, bias, scale), dropout)
+    return weights.to(v.dtype) @ repeat_heads(v, q.size(1))
 
 
 def pattern(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, scale: float) -> Tensor:
-    """How much each query looks at each key: softmax(q k' · scale + bias), rows sum to one.
+    """How much each query attends to each key: softmax(q k' · scale + bias), rows sum to one.
 
-    q (B, H, T, K); k (B, G, S, K) with G dividing H; mask bool, broadcastable to (B, 1, T, S), True may look;
-    bias broadcastable to (B, H, T, S). Returns (B, H, T, S). A query that may look nowhere gets a row of zeros
-    rather than NaN, since padded rows are ordinary.
+    q (B, H, T, K); k (B, G, S, K) with G dividing H; mask bool, broadcastable to (B, 1, T, S), True may attend;
+    bias broadcastable to (B, H, T, S). Returns (B, H, T, S). A query that may attend to no key gets a row of zeros
+    rather than NaN, since padded rows are common.
     """
-    k = share(k, q.size(1))
-    # Scores in float32 at least: in float16 a sum of K = 128 products can pass 65504 and become infinite.
+    k = repeat_heads(k, q.size(1))
+    # Scores in float32 at least: in float16 a sum of K = 128 products can exceed 65504 and become infinite.
     exact = torch.promote_types(q.dtype, torch.float32)
     scores = q.to(exact) @ k.mT.to(exact) * scale  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    # The lowest finite number, not −∞: a row with nothing to look at would turn its gradient into NaN.
+    # The lowest finite number, not −∞: in a row without any allowed key, −∞ would turn the gradient into NaN.
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
 
 
-def share(x: Tensor, n_heads: int) -> Tensor:
-    """Give every query head its key head: (B, G, S, K) -> (B, H, S, K), each head repeated H/G times."""
+def repeat_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Repeat each key or value head for its H/G query heads: (B, G, S, K) -> (B, H, S, K)."""
     return x if x.size(1) == n_heads else x.repeat_interleave(n_heads // x.size(1), dim=1)
 
 
 def contextualise(embeddings: Tensor) -> Tensor:
-    """Attention before it has parameters: every word becomes a mixture of the words it resembles.
+    """Attention without parameters: every word becomes a mixture of the words it resembles.
 
         softmax(E E') E                        E (…, T, D) -> (…, T, D)
 
-    Where the notes begin. No learnt matrices, so the same vector must ask, answer and be the content.
+    The notes start here. Without learnt matrices, the same vector must serve as query, key and value.
     """
     return torch.softmax(embeddings @ embeddings.mT, dim=-1) @ embeddings
 
 
 class Core(Protocol):
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
-        """What this core takes instead of `mask`. `device` is that of the queries.
+        """The form of `mask` that this core computes with, on the `device` of the queries.
 
-        A stack calls each distinct `lower` once a forward pass: layers that share a core share the result.
+        A stack calls this once per core and forward pass; layers with the same core receive the same result.
         """
 
     def __call__(
@@ -89,7 +89,7 @@ class Core(Protocol):
 
 
 class PlainCore:
-    """The equation itself: slow, clear, exportable, and the reference of every other core."""
+    """The equation itself: slow, clear, exportable, and the reference for every other core."""
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | None:
         return None if mask is None else mask.dense(T, S, device)
@@ -101,11 +101,11 @@ class PlainCore:
 
 
 class MultiHeadAttention(nn.Module):
-    """H query heads look, each in its own K-dimensional subspace, over G heads of keys and values.
+    """H query heads, each in its own K-dimensional subspace, attend to G heads of keys and values.
 
-    x (B, T, D) attends to itself, or to `memory` (B, S, D) when there is one: that is the only difference between
-    self- and cross-attention. G = H is the paper's layer, G < H shares each key head among H/G query heads, and the
-    values' width N may differ from the keys' width K.
+    x (B, T, D) attends to itself, or to `memory` (B, S, D) if given: that is the only difference between self- and
+    cross-attention. G = H is the paper's layer. With G < H, each key head serves H/G query heads (grouped-query
+    attention). The width N of the values may differ from the width K of the keys.
 
     The three input projections are rows of one matrix, so that self-attention needs a single product:
     qkv.weight = [Wq (H·K rows); Wk (G·K rows); Wv (G·N rows)].
@@ -143,7 +143,7 @@ class MultiHeadAttention(nn.Module):
         rotation: Rotation | None = None,
         cache: KVCache | None = None,
     ) -> Tensor:
-        """x (B, T, D) -> (B, T, D). `mask` is what `core.lower` made of a Mask; `memory` may come `remember`ed."""
+        """x (B, T, D) -> (B, T, D). `mask` comes from `core.lower`; `memory` may be the result of `remember`."""
         if memory is None:
             q, k, v = self.split(self.qkv(x))
             if rotation is not None:
@@ -157,7 +157,7 @@ class MultiHeadAttention(nn.Module):
         return self.out(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def remember(self, memory: Tensor) -> KeyValues:
-        """The keys and values of `memory` (B, S, D), computed once and attended to at every decoding step."""
+        """The keys and values of `memory` (B, S, D), computed once and used at every decoding step."""
         kv = self.qkv.part(memory, self.rows[0], sum(self.rows))
         k, v = kv.split(self.rows[1:], dim=-1)
         return self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)

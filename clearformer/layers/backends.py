@@ -1,10 +1,10 @@
-"""Engines behind the attention seam, each with `attend`'s signature and held against it by the tests.
+"""Attention cores. Each has the signature of `attend`, with which tests compare it.
 
-FusedCore        torch's scaled_dot_product_attention          speed
-RecordingCore    another core, and the pattern beside it       sight
+FusedCore        torch's scaled_dot_product_attention          fast
+RecordingCore    wraps another core                            records the attention pattern
 
-A core may wrap another, kept as `.core`, and change what it is given. What watches or edits the computation goes inside
-all wrappers: `swapped` puts it there in every layer, and takes it out again.
+A core may wrap another, as `.core`, and change its inputs. Cores that observe or edit the computation belong inside
+all wrappers: `swapped` inserts them there in every layer, and removes them again.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 class FusedCore:
     """torch's scaled_dot_product_attention, which never writes the T×S pattern to memory.
 
-    A purely causal square mask becomes the flag that lets the flash kernels skip half of the work.
+    A purely causal square mask becomes the flag with which flash kernels skip half of the work.
     """
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
@@ -53,10 +53,10 @@ class FusedCore:
 
 
 class CudnnOff:
-    """Inside the block cuDNN's attention is off; afterwards the switch is as it was, whichever thread leaves last.
+    """Disable cuDNN's attention inside the block; the last thread to leave restores the switch.
 
-    `sdpa_kernel` does the same, but takes 21 µs instead of 2 around a kernel of 24, and two threads that overlap in it
-    can leave the switch off.
+    `sdpa_kernel` does the same, but takes 21 µs instead of 2 µs around a kernel of 24 µs, and two threads that overlap
+    in it can leave the switch off.
     """
 
     def __init__(self) -> None:
@@ -76,32 +76,32 @@ class CudnnOff:
                 torch.backends.cuda.enable_cudnn_sdp(self.was_on)
 
 
-CUDNN_OFF = CudnnOff()  # one for the process, as the switch is
+CUDNN_OFF = CudnnOff()  # one per process, as the switch is global
 
 
 def without_cudnn(*args: Any, **settings: Any) -> Tensor:
-    """scaled_dot_product_attention, but never by cuDNN.
+    """scaled_dot_product_attention without cuDNN.
 
-    cuDNN plans anew for every shape, 8 ms on the host each time, and batches of text differ in shape: in a training of
-    transformer-tiny it took five sixths of the time. The flash and memory-efficient kernels need no plan.
+    cuDNN makes a plan for every new shape, 8 ms on the host each time, and batches of text differ in shape: for
+    transformer-tiny, planning took five sixths of the training time. The flash and memory-efficient kernels need none.
     """
-    # The compiler knows sdpa_kernel and no other switch. It chooses while it traces, so that a step pays nothing.
+    # torch.compile supports only sdpa_kernel as a switch. It evaluates it while tracing, at no cost per step.
     with sdpa_kernel(KERNELS) if torch.compiler.is_compiling() else CUDNN_OFF:
         return F.scaled_dot_product_attention(*args, **settings)
 
 
 class RecordingCore:
-    """Another core's result, and beside it the pattern, kept on `record`: attention on demand, fused kernel kept.
+    """Compute with another core, such as the fused kernel, and append the attention pattern to `record`.
 
-    It sees the keys that it is given. A wrapper outside it may add some before the real ones, a learned prefix, say:
-    the pattern has columns for them, and the real keys, the last columns, get less than the whole of a row.
+    It sees the keys that reach it. A wrapper outside it may put others before the real ones, such as a learned prefix.
+    The pattern then has columns for them, and the real keys, in the last columns, sum to less than one.
     """
 
     def __init__(self, core: Core) -> None:
         if innermost(core) is not core:
             raise ConfigError(
-                f"a recorder around {type(core).__name__} would miss what that shows the core inside it",
-                "record inside: rewrap(core, RecordingCore(innermost(core)))",
+                f"RecordingCore around {type(core).__name__} would not see the inputs of the core inside it",
+                "wrap the innermost core instead: rewrap(core, RecordingCore(innermost(core)))",
             )
         self.core, self.record = core, list[Tensor]()
 
@@ -117,12 +117,12 @@ class RecordingCore:
 
 
 def innermost(core: Core) -> Core:
-    """The core that computes. One that wraps another holds it as `.core`."""
+    """The core inside all wrappers, which computes; a wrapper has the core inside it as `.core`."""
     return innermost(core.core) if hasattr(core, "core") else core
 
 
 def rewrap(core: Core, inner: Core) -> Core:
-    """The wrappers of `core` around `inner` instead of the innermost; they are copied, and `core` stays as it is.
+    """Copies of the wrappers of `core`, around `inner` instead of the innermost core. `core` itself is unchanged.
 
     rewrap(PrefixCore(FusedCore()), RecordingCore(FusedCore()))   PrefixCore(RecordingCore(FusedCore()))
     """
@@ -138,12 +138,12 @@ C = TypeVar("C", bound=Core)
 
 @contextmanager
 def swapped(model: nn.Module, change: Callable[[Core], C]) -> Iterator[list[C]]:
-    """Inside the block every attention layer of the model computes with `change(its innermost core)`, given in order.
+    """Replace the innermost core of every attention layer by `change(core)` inside the block; yield the new cores.
 
-    Wrappers stay around them, so that a changed core sees what is really computed with.
+    They are in the order of the layers. Wrappers stay around them, so that a new core sees the actual inputs.
     """
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    cores = [layer.core for layer in layers]  # each its own: a tuned layer may have one like no other's
+    cores = [layer.core for layer in layers]  # they may differ: prefix tuning wraps the core of each layer separately
     changed = [change(innermost(core)) for core in cores]
     try:
         for layer, core, inner in zip(layers, cores, changed):
@@ -155,5 +155,5 @@ def swapped(model: nn.Module, change: Callable[[Core], C]) -> Iterator[list[C]]:
 
 
 def recording(model: nn.Module) -> AbstractContextManager[list[RecordingCore]]:
-    """Inside the block every attention layer of the model records, in their order."""
+    """Record the patterns of every attention layer of the model inside the block; yield the recorders in order."""
     return swapped(model, RecordingCore)

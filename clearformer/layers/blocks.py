@@ -1,7 +1,7 @@
-"""One layer of a Transformer: attention, perhaps cross-attention, feed-forward, each inside a residual connection.
+"""One block of a Transformer: attention, cross-attention in decoders, feed-forward, each in a residual connection.
 
-pre-norm    x + f(norm(x))          the residual stream stays untouched: stable, wants a norm at the end
-post-norm   norm(x + f(x))          the paper's form ("Add & Norm"): wants warm-up
+pre-norm    x + f(norm(x))          the residual stream is never normalised: stable, needs a norm at the end
+post-norm   norm(x + f(x))          the paper's form ("Add & Norm"): needs warm-up
 
 encoder block   x -> attn -> mlp            decoder block   x -> attn -> cross -> mlp
 """
@@ -36,7 +36,7 @@ RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}
 
 
 class Block(nn.Module):
-    """x (B, T, D) -> (B, T, D). With a `cross` layer it is a decoder block and reads `memory` as well."""
+    """x (B, T, D) -> (B, T, D). With a `cross` layer it is a decoder block, which also reads `memory`."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks one after another, told where their tokens stand; with pre-norm blocks, a norm at the end.
+    """A sequence of blocks with a position encoding; pre-norm blocks are followed by a norm.
 
-    BERT also norms the embeddings once their positions are added: `first_norm`.
+    BERT also normalises the embeddings after adding positions: `first_norm`.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Stack(nn.Module):
         caches: Sequence[KVCache] | None = None,
         slots: Tensor | None = None,
     ) -> Tensor:
-        """x (B, T, D), the embeddings, -> (B, T, D).
+        """Embeddings x (B, T, D) -> (B, T, D).
 
-        where (T,) or (B, T): the tokens' positions. With `caches`, x is what is new and `slots`, (S,) or (B, S), has
-        the positions of all keys, cached and new. `memory` (B, S, D) is what cross-attention reads, the same for
-        every block, or each block's own keys and values.
+        where (T,) or (B, T): the positions of the tokens. With `caches`, x holds only the new tokens, and `slots`, (S,)
+        or (B, S), the positions of all keys, cached and new. `memory` is the input of cross-attention: (B, S, D) for
+        all blocks, or the keys and values of each block.
         """
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
@@ -117,13 +117,13 @@ class Stack(nn.Module):
         x = self.dropout(x if self.first_norm is None else self.first_norm(x))
         bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
         for i, block in enumerate(blocks):
-            own = memory[i] if isinstance(memory, Sequence) else memory
-            x = block(x, masks[i], bias, rotation, own, memory_masks[i], None if caches is None else caches[i])
+            source = memory[i] if isinstance(memory, Sequence) else memory
+            x = block(x, masks[i], bias, rotation, source, memory_masks[i], None if caches is None else caches[i])
         return x if self.norm is None else self.norm(x)
 
 
 def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: torch.device) -> list[Any]:
-    """The mask as each core takes it. Cores that lower alike do so once: layers usually share one."""
+    """The mask in the form that each core takes, computed once for equivalent cores: layers usually have the same."""
     lowered: list[Any] = []
     for i, core in enumerate(cores):
         first = 0
@@ -134,5 +134,5 @@ def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: 
 
 
 def lower_alike(one: Core, other: Core) -> bool:
-    """Whether two cores make the same of a mask: they are one, or one says so by `lowers_like`."""
+    """Whether two cores lower a mask to the same result: they are identical, or `lowers_like` returns True."""
     return one is other or (hasattr(one, "lowers_like") and bool(one.lowers_like(other)))

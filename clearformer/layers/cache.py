@@ -1,12 +1,12 @@
-"""What a decoder remembers between steps.
+"""The state of a decoder between steps.
 
-A step attends to all that came before it; recomputing that would make decoding cubic in the length. The state is an
+Each step attends to all previous ones; recomputing them would make decoding cubic in the length. The state is an
 argument of the model, never a part of it, so that one model can serve many decodings.
 
-A beam search is a tree: its W live branches share most of their past. Instead of copying each branch's keys and
-values whenever the search rearranges its branches, all W tokens of a step are written once, and every branch carries
-the set of slots on its own path. Rearranging is then a gather of a few booleans, and the W branches of a sentence are
-ordinary queries in one attention, sharing one set of encoder keys.
+A beam search is a tree: its W hypotheses have most of their past in common. Instead of copying the keys and values of
+each hypothesis whenever the search reorders them, all W tokens of a step are written once, and every hypothesis carries
+the set of slots on its own path. Reordering is then a gather of a few booleans, and the W hypotheses of a sentence are
+ordinary queries of one attention call with one set of encoder keys.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ KeyValues = tuple[Tensor, Tensor]  # (B, G, S, K), (B, G, S, N)
 
 
 class KVCache:
-    """One layer's keys and values, in buffers that grow by half when they are full.
+    """The keys and values of one layer, in buffers that grow by half when they are full.
 
-    `append` writes the newest and returns all so far, as views.
+    `append` writes new ones and returns all of them as views.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -53,10 +53,9 @@ class KVCache:
 
 
 class DecodeState:
-    """The decoding of B sentences with W branches each: caches, encoder memory, and the shape of the tree.
+    """The state of decoding B sentences with W hypotheses each: caches, encoder memory and the shape of the tree.
 
-    Positions are (1, …) while all sentences stand at the same one, and (B, …) once they have read prompts of
-    different lengths.
+    Positions are (1, …) while all sentences are at the same position, and (B, …) after prompts of different lengths.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class DecodeState:
     ) -> None:
         self.caches = [KVCache() for _ in range(n_layers)]
         self.memory, self.memory_keys = memory, memory_keys
-        self.next = torch.zeros(1, 1, dtype=torch.long, device=device)  # (1 or B, 1): where the next token will stand
-        self.slots = self.next[:, :0]  # (1 or B, slots): where each token of the cache stands
+        self.next = torch.zeros(1, 1, dtype=torch.long, device=device)  # (1 or B, 1): position of the next token
+        self.slots = self.next[:, :0]  # (1 or B, slots): position of each cached token
         self.paths: Tensor | None = None  # (B, W, slots) bool; None while each sentence has a single path
 
     def read(self, n: int, keys: Tensor | None) -> None:
-        """The trunk of the tree: n tokens of each sentence read at once. keys (B, n): True at tokens, not padding."""
+        """Read n tokens of each sentence at once, the trunk of the tree. keys (B, n): True at tokens, not padding."""
         self.slots = torch.arange(n, device=self.next.device)[None]
         self.next = self.next + n
         if keys is not None:
@@ -81,24 +80,24 @@ class DecodeState:
             self.paths = keys[:, None]
 
     def grow(self, n_rows: int, width: int) -> tuple[Tensor, Mask | None]:
-        """Make room for a token on each of W branches: their positions (1 or B, W), and the mask they attend under."""
+        """Add a slot for one token of each of W hypotheses. Returns their positions (1 or B, W) and their mask."""
         where = self.next.expand(-1, width)
         self.slots, self.next = torch.cat([self.slots, where], dim=1), self.next + 1
         if width == 1 and self.paths is None:
             return where, None
-        own = torch.eye(width, dtype=torch.bool, device=where.device).expand(n_rows, -1, -1)
-        # Before the first step that branches, every slot is an ancestor of all.
-        past = own.new_ones(n_rows, 1, self.slots.size(1) - width) if self.paths is None else self.paths
-        self.paths = torch.cat([past.expand(-1, width, -1), own], dim=2)
+        present = torch.eye(width, dtype=torch.bool, device=where.device).expand(n_rows, -1, -1)
+        # Until the first step with several hypotheses, every slot is an ancestor of all.
+        past = present.new_ones(n_rows, 1, self.slots.size(1) - width) if self.paths is None else self.paths
+        self.paths = torch.cat([past.expand(-1, width, -1), present], dim=2)
         return where, Ancestors(self.paths)
 
     def reorder(self, parents: Tensor) -> None:
-        """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
+        """Let hypothesis w of sentence b continue hypothesis parents[b, w]; parents (B, W)."""
         if self.paths is not None:
             self.paths = self.paths.gather(1, parents[:, :, None].expand(-1, -1, self.paths.size(2)))
 
     def keep(self, rows: Tensor) -> None:
-        """Let only these sentences stay: the finished ones leave the batch. rows (B',) indices."""
+        """Keep only these sentences; finished ones leave the batch. rows (B',) indices."""
         for cache in self.caches:
             cache.keep(rows)
         if self.memory is not None:
@@ -110,25 +109,25 @@ class DecodeState:
 
 
 class RecurrentState:
-    """The decoding of B sentences with W branches each by a recurrent network: vectors, and nothing of their past.
+    """The state of a recurrent network decoding B sentences with W hypotheses each: vectors, without their past.
 
-    vectors (…, B, W, D), W = 1 until the first step that branches. `memory` is what all branches of a sentence look at,
-    tensors (B, …), or None.
+    vectors (…, B, W, D), W = 1 until the first step with several hypotheses. `memory`, tensors (B, …) or None, belongs
+    to the sentence: all of its hypotheses read the same.
     """
 
     def __init__(self, vectors: Tensor, *memory: Tensor | None) -> None:
         self.vectors, self.memory = vectors, memory
 
-    def branches(self, width: int) -> Tensor:
-        """The vectors of W branches: (…, B, W, D)."""
+    def expanded(self, width: int) -> Tensor:
+        """The vectors of W hypotheses: (…, B, W, D)."""
         return self.vectors.expand(*self.vectors.shape[:-2], width, -1)
 
     def reorder(self, parents: Tensor) -> None:
-        """Branch w of sentence b goes on from branch parents[b, w]; parents (B, W)."""
+        """Let hypothesis w of sentence b continue hypothesis parents[b, w]; parents (B, W)."""
         shape = (1,) * (self.vectors.dim() - 3) + parents.shape + (1,)
         self.vectors = torch.take_along_dim(self.vectors, parents.view(shape), dim=-2)
 
     def keep(self, rows: Tensor) -> None:
-        """Let only these sentences stay. rows (B',) indices."""
+        """Keep only these sentences. rows (B',) indices."""
         self.vectors = self.vectors.index_select(-3, rows)
         self.memory = tuple(None if part is None else part[rows] for part in self.memory)

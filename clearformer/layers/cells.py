@@ -1,14 +1,14 @@
-"""Recurrent cells: a state that is carried from word to word, each cell one equation.
+"""Recurrent cells, which carry a state from token to token. Each cell is one equation.
 
     rnn           h' = tanh(x + W h)                                                    Elman 1990
-    rnn-notes     h' = x + W φ(h),  φ(h) is read                                        the notes, φ = tanh
-    gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              the notes, an update gate alone
-    gru-notes     the same, and m̃ sees r ⊙ m, what of m is relevant                     Cho et al. 2014, the notes
+    rnn-notes     h' = x + W φ(h),  output φ(h)                                         the notes, φ = tanh
+    gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              the notes, update gate only
+    gru-notes     the same; m̃ sees r ⊙ m, the relevant part of m                        Cho et al. 2014, the notes
     gru           the same with r ⊙ W m, so that one product serves all gates           torch, cuDNN
     lstm-notes    m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ m'                                      the notes
     lstm          m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')                                Gers et al. 2000, torch, cuDNN
 
-x stands for U x_t + b, what the input gives to each gate: computed for all times at once, before the loop. The notes
+x stands for U x_t + b, the input's contribution to each gate, computed for all times at once before the loop. The notes
 write [h, x] W' with one matrix for both; its two halves are W and U here.
 """
 
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 class Cell:
     """state (N, …, D), x (…, G·D), W (G·D, D) -> state (N, …, D): N vectors, G gates.
 
-    b (G·D,) is a second bias, which only torch's own cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m.
+    b (G·D,) is a second bias, which only torch's cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m.
     """
 
     n_gates: ClassVar[int] = 1
     n_states: ClassVar[int] = 1
-    kernel: ClassVar[Any] = None  # torch's fused twin, if there is one
+    kernel: ClassVar[Any] = None  # torch's fused module for the same equation, if there is one
 
     @staticmethod
     def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
@@ -35,7 +35,7 @@ class Cell:
 
     @staticmethod
     def read(state: Tensor) -> Tensor:
-        """What the layer above sees: (…, D)."""
+        """The output (…, D), which is the input of the layer above."""
         return state[0]
 
 
@@ -50,7 +50,7 @@ class RNN(Cell):
 
 
 class NotesRNN(Cell):
-    """h' = x + W φ(h), and y = V φ(h) reads φ(h): what `RNN` says, but the state is kept before its squashing."""
+    """h' = x + W φ(h), output φ(h), as in y = V φ(h): the same function as `RNN`, with the state before its tanh."""
 
     @staticmethod
     def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
@@ -64,7 +64,7 @@ class NotesRNN(Cell):
 class SimpleGRU(Cell):
     """u = σ(x_u + W_u m),  m̃ = tanh(x_c + W_c m),  m' = u ⊙ m̃ + (1 − u) ⊙ m
 
-    Where u is 0, the memory stays as it is, and so does its gradient.
+    Where u is 0, the memory is unchanged, and so is its gradient.
     """
 
     n_gates = 2
@@ -91,7 +91,7 @@ class NotesGRU(Cell):
 class GRU(Cell):
     """r = σ(x_r + W_r h),  z = σ(x_z + W_z h),  h̃ = tanh(x_n + r ⊙ W_n h),  h' = (1 − z) ⊙ h̃ + z ⊙ h
 
-    z is the notes' 1 − u.
+    z is 1 − u of the notes.
     """
 
     n_gates = 3
@@ -108,7 +108,7 @@ class GRU(Cell):
 class LSTM(Cell):
     """u, f, o = σ(x + W h) each, m̃ = tanh(x + W h),  m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')
 
-    The state is h, m. Rows of W in torch's order: u (its input gate), f, m̃, o.
+    The state is (h, m). The rows of W are in torch's order: u (torch's input gate), f, m̃, o.
     """
 
     n_gates = 4
@@ -128,7 +128,7 @@ class LSTM(Cell):
 
 
 class NotesLSTM(LSTM):
-    """The same with h' = o ⊙ m': what is read of the memory may grow as the memory does."""
+    """The same with h' = o ⊙ m': the output is as unbounded as the memory."""
 
     kernel = None
 

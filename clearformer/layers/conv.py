@@ -1,11 +1,11 @@
-"""A convolution and what belongs to it.
+"""A convolution with an optional batch norm and relu.
 
     y_o(i, j) = relu(norm(Σ_c Σ_u,v W_oc(u, v) x_c(S i + u − P, S j + v − P) + b_o))
 
-    norm(a) = γ (a − μ) / √(σ² + ε) + β        batch norm: μ, σ² of each channel over the batch and all places,
-                                               in use their running averages          Ioffe & Szegedy 2015
+    norm(a) = γ (a − μ) / √(σ² + ε) + β        batch norm: μ, σ² of each channel over the batch and all pixels,
+                                               at inference their running averages    Ioffe & Szegedy 2015
 
-With a norm there is no b, unless it is asked for: the norm would take it out again, and adds its own.
+With a norm, b is omitted by default: the norm would subtract it again, and has the bias β.
 """
 
 import torch
@@ -16,7 +16,7 @@ from clearformer.layers.geometry import same_padding
 
 
 class Conv(nn.Module):
-    """x (B, C, Y, X) -> (B, O, Y', X'). Without a padding, one that keeps the size at a stride of 1."""
+    """x (B, C, Y, X) -> (B, O, Y', X'). The default padding keeps the size at stride 1."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Conv(nn.Module):
         super().__init__()
         padding = same_padding(size) if padding is None else padding
         conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
-        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as models/image_model.py
+        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # like the pixels
         self.norm = nn.BatchNorm2d(c_out, eps) if norm else None
         self.relu = relu
 

@@ -1,10 +1,10 @@
-"""Tokens to vectors, and vectors back to scores over tokens.
+"""Tokens to vectors, and vectors back to logits over the vocabulary.
 
     x_t = E[token_t] · √D                    Vaswani et al. 2017, section 3.4
-    x_t = e_token, the unit vector           one-hot, for what learns a matrix of its own to read it with
+    x_t = e_token, the unit vector           one-hot, for a layer that learns its own input matrix
     logits = h E' (+ b)                      the same E when the weights are tied (Press & Wolf 2017)
 
-Scaled by √D so that an embedding drawn with variance 1/D is as loud as the position that is added to it.
+The factor √D brings an embedding with variance 1/D to the scale of the position encoding that is added to it.
 """
 
 from math import sqrt
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Embedding):
-    """tokens (B, T) integers -> (B, T, D). `scale` is √D, or 1 for models that learn the loudness."""
+    """tokens (B, T) integers -> (B, T, D), multiplied by √D unless `scale` is False: then the scale is learnt."""
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = True) -> None:
         super().__init__(vocab_size, d_model)
@@ -27,7 +27,7 @@ class TokenEmbedding(nn.Embedding):
 
 
 class OneHot(nn.Module):
-    """tokens (B, T) -> (B, T, V): 1 at the token's own place, 0 elsewhere. A matrix that reads it is a table."""
+    """tokens (B, T) -> (B, T, V): 1 at the token's index, 0 elsewhere. A matrix applied to it is an embedding."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class OneHot(nn.Module):
 
 
 class Unembedding(nn.Linear):
-    """hidden (B, T, D) -> logits (B, T, V). Tie it by giving it the embedding's own weight."""
+    """hidden (B, T, D) -> logits (B, T, V). With `tied`, it uses the weight of that embedding."""
 
     def __init__(self, d_model: int, vocab_size: int, bias: bool = False, tied: nn.Embedding | None = None) -> None:
         super().__init__(d_model, vocab_size, bias)

@@ -1,26 +1,26 @@
-"""Where a filter looks, and how large what it returns is.
+"""Output sizes and receptive fields of filters.
 
-    N' = ⌊(N − F + 2P) / S⌋ + 1            N pixels, a filter of F, P zeros on either side, S pixels a step
-    P  = ((N − 1)(S − 1) + F − 1) / 2      keeps N' = N; with S = 1 that is (F − 1) / 2, whatever N is
+    N' = ⌊(N − F + 2P) / S⌋ + 1            N pixels, filter size F, padding P on both sides, stride S
+    P  = ((N − 1)(S − 1) + F − 1) / 2      keeps N' = N; with S = 1 that is (F − 1) / 2 for every N
 
-    r' = r + (F − 1) j                     receptive field: the pixels of the picture that one number can see
-    j' = j S                               pixels of the picture from one number to the next
+    r' = r + (F − 1) j                     receptive field: the pixels of the image that affect one output value
+    j' = j S                               distance between neighbouring outputs, in pixels of the image
 
-Both start at 1 in the picture itself. A layer that reads a whole map of N × N, dense or a mean, is a filter of F = N.
+Both are 1 for the image itself. A layer that reads a whole N × N map, dense or a mean, is a filter of size F = N.
 """
 
 from dataclasses import dataclass
 
 
 def output_size(N: int, F: int, S: int = 1, P: int = 0) -> int:
-    """Rows, or columns, of a convolution's or a pool's output."""
+    """The number of rows (or columns) after a convolution or a pool."""
     return (N - F + 2 * P) // S + 1
 
 
 def same_padding(F: int, S: int = 1, N: int = 1) -> int:
-    """The P that keeps a size; half a pixel is not to be had."""
+    """The padding P that keeps the size N. It must be a whole number of pixels."""
     if (twice := (N - 1) * (S - 1) + F - 1) % 2:
-        raise ValueError(f"a filter of {F} cannot keep {N} pixels with the same padding on either side")
+        raise ValueError(f"a filter of size {F} cannot keep the size: it needs {twice / 2} pixels of padding per side")
     return twice // 2
 
 

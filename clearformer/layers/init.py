@@ -1,8 +1,8 @@
-"""How weights begin.
+"""Initialisation of weights.
 
-Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance both ways
-for a relu (He et al.):    W ~ N(0, 4 / (fan_in + fan_out))                    the same, as a relu lets half through
-BERT, GPT-2 (and so on):   W ~ N(0, 0.02²)                                     whatever the width
+Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance, forward and backward
+for a relu (He et al.):    W ~ N(0, 4 / (fan_in + fan_out))                    the same; a relu zeroes half of its input
+BERT, GPT-2 and others:    W ~ N(0, 0.02²)                                     for any width
 """
 
 from math import sqrt
@@ -11,14 +11,14 @@ from torch import nn
 
 from clearformer.layers.linear import Linear
 
-STD = 0.02  # of `gaussian`
+STD = 0.02  # the default standard deviation of `gaussian`
 
 
 def xavier(module: nn.Module) -> None:
-    """For `module.apply`: Glorot for every matrix product, zero for its bias. Embeddings and heads set their own.
+    """For `module.apply`: Glorot for every linear layer, zero for its bias. Embeddings and heads initialise themselves.
 
-    The packed qkv matrix is drawn as one, which makes each of its three parts 1/√2 as loud as drawn alone: the
-    scores begin smaller, which is what a deep post-norm stack needs.
+    The packed qkv matrix is drawn as one, so each of its three parts has 1/√2 of the standard deviation that it would
+    have alone. Attention scores therefore start smaller, which a deep post-norm stack needs.
     """
     if isinstance(module, nn.Linear) and type(module) in (nn.Linear, Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -27,7 +27,7 @@ def xavier(module: nn.Module) -> None:
 
 
 def gaussian(module: nn.Module, std: float = STD) -> None:
-    """For `module.apply`: N(0, std²) for every matrix product and table, zero for its bias."""
+    """For `module.apply`: N(0, std²) for every linear layer and embedding, zero for biases."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -35,10 +35,11 @@ def gaussian(module: nn.Module, std: float = STD) -> None:
 
 
 def rectified(module: nn.Module) -> None:
-    """For `module.apply`: every convolution and matrix that a relu follows, zero for its bias.
+    """For `module.apply`: every convolution and linear layer that a relu follows, zero for its bias.
 
-    He et al. divide by fan_in alone, or by fan_out. Without norms the one makes AlexNet's numbers eight times as large
-    on their way, by its pools, and the other GoogLeNet's twenty times, by its bottlenecks; their mean suits both.
+    He et al. divide by fan_in or by fan_out alone. Without norms, fan_in makes AlexNet's activations grow eightfold
+    from input to output because of its pools, and fan_out makes GoogLeNet's grow twentyfold because of its bottlenecks;
+    the mean of the two suits both.
     """
     if isinstance(module, nn.Conv2d | nn.Linear):
         nn.init.xavier_normal_(module.weight, gain=sqrt(2))

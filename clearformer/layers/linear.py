@@ -1,8 +1,8 @@
-"""The matrix product y = x W' + b, in parts, and packed for the CPU.
+"""The matrix product y = x W' + b, also in parts, and packed for the CPU.
 
-A matrix kernel reads its weights in tiles. oneDNN can lay them out so once and for all, instead of at every product,
-which tells where there are few rows to multiply, and hardly where there are a hundred. It can also apply a feed-forward
-network's activation to each tile as it comes.
+A matrix kernel reads its weights in tiles. oneDNN can lay them out in tiles once, instead of at every product, which
+saves time if there are few rows to multiply, and hardly any for a hundred. It can also apply the activation of a
+feed-forward network to each tile of the result.
 """
 
 import torch
@@ -12,20 +12,20 @@ from torch import Tensor, nn
 from clearformer.layers.feedforward import ACTIVATIONS, FeedForward
 from clearformer.memory import on_huge_pages
 
-# Activations that oneDNN can apply, in its own words.
+# Activations that oneDNN can apply, as (name, variant) in its terms.
 FUSED = {None: ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh")}
 
 
 class Linear(nn.Linear):
-    """nn.Linear, some of whose output features can be had by themselves."""
+    """nn.Linear that can also compute a part of its output features."""
 
     def part(self, x: Tensor, start: int, stop: int) -> Tensor:
-        """x (…, in) -> (…, stop − start): features `start` to `stop` of what `forward` gives."""
+        """x (…, in) -> (…, stop − start): features `start` to `stop` of the output."""
         return F.linear(x, self.weight[start:stop], None if self.bias is None else self.bias[start:stop])
 
 
 class PackedLinear(Linear):
-    """A Linear for inference in float32 on the CPU. Its weights must not change any more: the tiles are copies."""
+    """A Linear for inference in float32 on the CPU. The tiles are copies, so the weights must not change any more."""
 
     tiles: dict[tuple[int, int], Tensor]
     n_rows: int
@@ -33,7 +33,7 @@ class PackedLinear(Linear):
 
     @classmethod
     def of(cls, layer: nn.Linear, n_rows: int, activation: str | None = None) -> "PackedLinear":
-        """`n_rows`: how many vectors a product is expected to have; any other number works too."""
+        """`n_rows` is the expected number of vectors per product; any other number works too."""
         packed = cls.__new__(cls)
         packed.__dict__.update(layer.__dict__)
         packed.tiles, packed.n_rows, packed.activation = {}, n_rows, activation
@@ -51,7 +51,7 @@ class PackedLinear(Linear):
         bias: Tensor | None = self.bias
         if stop - start < self.out_features:
             weight, bias = weight[start:stop], None if bias is None else bias[start:stop]
-        if x.numel() == self.in_features:  # a single vector: reading the weights as they lie is the fastest
+        if x.numel() == self.in_features:  # for a single vector, the unpacked weights are the fastest
             y = torch.mv(weight, x.flatten()) if bias is None else torch.addmv(bias, weight, x.flatten())
             y = y.view(*x.shape[:-1], stop - start)
             return y if activation is None else ACTIVATIONS[activation](y)
@@ -64,22 +64,22 @@ class PackedLinear(Linear):
 
 
 def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
-    """Replace every linear layer by its packed twin, where that is possible: float32 weights on a CPU with oneDNN.
+    """Replace every linear layer by a PackedLinear where possible: float32 weights on a CPU with oneDNN.
 
-    Parameters keep their names and stay shared where they were. A subclass that computes something else is left alone.
+    Parameters keep their names, and tied ones stay tied. A subclass with another `forward` is left unchanged.
     """
     weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
         for parent in list(model.modules()):
             for name, child in parent.named_children():
                 if isinstance(child, nn.Linear) and type(child).forward is nn.Linear.forward:
-                    activation = fused(parent) if name == "up" else None
+                    activation = fuse_activation(parent) if name == "up" else None
                     setattr(parent, name, PackedLinear.of(child, n_rows, activation))
     return model
 
 
-def fused(network: nn.Module) -> str | None:
-    """Leave a feed-forward network's activation to its first product: the name of it, if oneDNN can apply it."""
+def fuse_activation(network: nn.Module) -> str | None:
+    """Move the activation of a feed-forward network into its first product; return its name, None if not possible."""
     if not isinstance(network, FeedForward) or network.kind not in FUSED:
         return None
     network.activation = lambda x: x

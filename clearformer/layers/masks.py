@@ -1,14 +1,14 @@
-"""Who may look where, as a description. True always means "may look".
+"""Attention masks as rules: which query t may attend to which key s. True always means "may attend".
 
     Causal()            s ≤ t                  a position sees itself and the past
-    Padding(keys)       keys[b, s]             nobody sees padding
-    Window(width)       |t − s| < width        only the neighbourhood
+    Padding(keys)       keys[b, s]             padding is never seen
+    Window(width)       |t − s| < width        a position sees its neighbourhood
     Documents(ids)      ids[b, t] = ids[b, s]  packed documents do not see each other
-    Prefix(keys)        s ≤ t or keys[b, s]    both ways inside the prefix, causal after it
-    Ancestors(table)    table[b, t, s]         each branch of a search tree sees its own path
+    PrefixLM(keys)      s ≤ t or keys[b, s]    bidirectional inside the context, causal after it
+    Ancestors(table)    table[b, t, s]         each hypothesis of a beam search sees its own path
 
-Rules are joined by `&` into a Mask, which stays a description until an attention core lowers it to a flag, a tensor
-or a block mask. A rule is a predicate on index tensors, the form FlexAttention takes as well.
+`&` combines rules into one Mask. It remains a description until an attention core lowers it to a flag, a tensor or a
+block mask. A rule is a predicate on index tensors, the form that FlexAttention uses as well.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from torch import Tensor
 
 
 class Mask:
-    """A rule, or several that must all agree."""
+    """A rule, or several rules that must all hold."""
 
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """May query t of row b look at key s? Index tensors broadcastable to (B, T, S) -> bool."""
+        """Whether query t of row b may attend to key s. Index tensors broadcastable to (B, T, S) -> bool."""
         raise NotImplementedError
 
     def tensors(self) -> list[Tensor]:
@@ -38,10 +38,10 @@ class Mask:
     def dense(self, T: int, S: int, device: torch.device) -> Tensor:
         """The mask as bool (B, 1, T, S), B = 1 when no rule depends on the row.
 
-        `device` is that of the queries, where the rules' own tensors must be too: a rule may have none that tells.
+        `device` is the device of the queries and of the rules' tensors; it is passed because a rule may have none.
         """
-        held = self.tensors()
-        n_rows = held[0].size(0) if held else 1
+        tensors = self.tensors()
+        n_rows = tensors[0].size(0) if tensors else 1
         b = torch.arange(n_rows, device=device)[:, None, None]
         t = torch.arange(T, device=device)[None, :, None]
         s = torch.arange(S, device=device)[None, None, :]
@@ -94,8 +94,8 @@ class Documents(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Prefix(Mask):
-    keys: Tensor  # (B, S) bool, True in the prefix, or in that of each document
+class PrefixLM(Mask):
+    keys: Tensor  # (B, S) bool, True in the context of the row, or of each of its documents
 
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return (s <= t) | self.keys[b, s]
@@ -113,5 +113,5 @@ class Ancestors(Mask):
 
 
 def within(size: int, lengths: Tensor) -> Tensor:
-    """Rows of these lengths (B,), padded to one size: True at what is real, as Padding takes it, (B, size)."""
+    """lengths (B,) -> (B, size) bool, True before the end of each row: the keys of `Padding`."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]

@@ -1,14 +1,14 @@
-"""Normalisation of each position's vector by itself, so that neither batch nor length matters.
+"""Normalisation of the vector of each position, independent of batch and length.
 
     LayerNorm(x) = (x − μ) / √(σ² + ε) · γ + β,    μ, σ² over the D features      Ba et al. 2016
     RMSNorm(x)   =  x / √(mean(x²) + ε) · γ                                       Zhang & Sennrich 2019
 
-And of each number by its neighbours in other channels, at the same place of a picture:
+And of each value by its neighbours in other channels, at the same pixel of an image:
 
     b_c = a_c / (k + α Σ_d a_d²)^β,    d from c − n/2 to c + n/2                  Krizhevsky et al. 2012, section 3.3
 
-The classes are torch's own, whose kernels are fused; `layer_norm`, `rms_norm` and `local_response_norm` are the
-equations they are held to.
+The classes are torch's, whose kernels are fused. `layer_norm`, `rms_norm` and `local_response_norm` are the equations,
+with which tests compare them.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-# RMSNorm's own ε, when none is given, is that of the input's type: in bfloat16 it would be 0.008.
+# By default, RMSNorm uses the machine epsilon of the input's dtype as ε: 0.008 in bfloat16.
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
 
 
@@ -29,17 +29,17 @@ def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tens
 
 
 def rms_norm(x: Tensor, gain: Tensor, eps: float = 1e-6) -> Tensor:
-    """x (…, D). No mean is subtracted: re-scaling, not re-centring, is what helps."""
+    """x (…, D). The mean is not subtracted: re-scaling helps, re-centring does not."""
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gain
 
 
 def local_norm() -> nn.Module:
-    """With the paper's numbers: n = 5, k = 2, α = 1e-4, β = 0.75. torch's α is of the mean, n times the sum's."""
+    """The paper's n = 5, k = 2, α = 1e-4, β = 0.75. torch divides α by n, so its α is 5e-4."""
     return nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2.0)
 
 
 def local_response_norm(x: Tensor, n: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75) -> Tensor:
-    """x (B, C, Y, X); beyond the first and the last channel there is nothing to add."""
+    """x (B, C, Y, X). Sums are cut off at the first and last channel."""
     C = x.size(1)
     sums = [x[:, max(0, c - n // 2) : c + n // 2 + 1].square().sum(1) for c in range(C)]
     return x / (k + alpha * torch.stack(sums, dim=1)) ** beta

@@ -1,10 +1,10 @@
-"""A picture as a sentence whose words are its patches (Dosovitskiy et al. 2021, eq. 1).
+"""An image as a sequence of patches (Dosovitskiy et al. 2021, eq. 1).
 
-    z = [x_class ; E x_1 ; … ; E x_P] + positions         P = (N / F)² patches of F×F pixels, in rows
+    z = [x_class ; E x_1 ; … ; E x_P] + positions         P = (N / F)² patches of F×F pixels, row by row
 
-E, the same matrix for every patch, is a convolution whose stride is its size. `x_class` is learnt, stands before the
-patches and speaks for the picture; it may be absent. Positions are learnt, one vector each; for a picture of another
-size they are stretched as a picture would be: patches keep their size, so there are more or fewer of them.
+E is the same matrix for every patch: a convolution whose stride equals its size. The class token `x_class` is learnt,
+precedes the patches and represents the image; it is optional. Positions are learnt, one vector each. An image of
+another size has more or fewer patches of the same size, and the grid of positions is interpolated to match.
 """
 
 import torch
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 
 class Patches(nn.Module):
-    """pixels (B, C, Y, X) -> (B, T, D): the patches, after the class token where there is one."""
+    """pixels (B, C, Y, X) -> (B, T, D): the class token, if there is one, then the patches."""
 
     def __init__(self, channels: int, patch: int, side: int, d_model: int, has_class: bool) -> None:
         super().__init__()
-        self.side = side  # patches a side that the positions are for
+        self.side = side  # patches per side for which the positions are learnt
         self.conv = nn.Conv2d(channels, d_model, patch, stride=patch)
         self.class_token = nn.Parameter(torch.empty(1, 1, d_model)) if has_class else None
         self.positions = nn.Parameter(torch.empty(1, side * side + has_class, d_model))
@@ -28,14 +28,14 @@ class Patches(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.conv(pixels)  # (B, D, Y/F, X/F)
-        positions = self.stretched(x.size(2), x.size(3))
+        positions = self.interpolated(x.size(2), x.size(3))
         x = x.flatten(2).mT  # (B, P, D)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)  # (B, P + 1, D)
         return x + positions
 
-    def stretched(self, n_rows: int, n_columns: int) -> Tensor:
-        """The positions (1, T, D) of so many patches. That of the class token is nowhere, and stays."""
+    def interpolated(self, n_rows: int, n_columns: int) -> Tensor:
+        """The positions (1, T, D) of n_rows × n_columns patches. The class token keeps its position vector."""
         if n_rows == n_columns == self.side:
             return self.positions
         first, grid = self.positions.split([int(self.class_token is not None), self.side**2], dim=1)

@@ -1,8 +1,8 @@
-"""Principal components: the directions along which points differ most (Pearson 1901).
+"""Principal component analysis: the directions along which points vary most (Pearson 1901).
 
-X − μ = U S V'                 singular values in falling order, so that v_1 explains most
-z     = (x − μ) V_K            the code: coordinates along the first K
-x̂     = z V_K' + μ             of all linear reconstructions from K numbers, the one of least Σ (x̂ − x)²
+X − μ = U S V'                 singular values in descending order, so that v_1 explains most
+z     = (x − μ) V_K            the code: coordinates along the first K components
+x̂     = z V_K' + μ             the linear reconstruction from K values with the smallest Σ (x̂ − x)²
 σ²_k  = S_k² / (n − 1)         the variance along v_k
 """
 
@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import DataError
+from clearformer.wording import count
 
 
 @dataclass(frozen=True)
 class PCA:
-    """Of points (n, D): mean (D,), components (K, D) of length 1, variances (K,), and the variance of all there is."""
+    """A fit to points (n, D): mean (D,), components (K, D) of length 1, variances (K,) and the total variance."""
 
     mean: Tensor
     components: Tensor
@@ -25,7 +26,7 @@ class PCA:
 
     @property
     def explained(self) -> Tensor:
-        """The share of all variance that lies along each component, (K,)."""
+        """The fraction of the total variance along each component, (K,)."""
         return self.variances / self.total
 
     def transform(self, points: Tensor) -> Tensor:
@@ -38,12 +39,13 @@ class PCA:
 
 
 def fit_pca(points: Tensor, n_components: int) -> PCA:
-    """Of points (n, D). A component and its opposite are one direction: the largest entry is made positive."""
+    """Fit points (n, D). The sign of a component is arbitrary: its largest entry is made positive."""
     n, D = points.shape
     if n < 2 or n_components > min(n, D):
         raise DataError(
-            f"{n} points of {D} numbers have no {n_components} principal components",
-            f"ask for {min(n, D)} or fewer" if n > 1 else "give two points or more",
+            f"cannot compute {count(n_components, 'principal component')} "
+            f"of {count(n, 'point')} with {count(D, 'feature')}",
+            f"use at most {count(min(n, D), 'component')}" if n > 1 else "use at least 2 points",
         )
     mean = points.mean(0)
     _, S, Vt = torch.linalg.svd(points - mean, full_matrices=False)

@@ -1,13 +1,13 @@
-"""Where a token stands, told to a network that would otherwise see a bag of words.
+"""Position encodings, without which a Transformer would see a bag of words.
 
     sinusoidal   PE(p, 2i) = sin(p / 10000^(2i/D)),  PE(p, 2i+1) = cos(the same)         added to the embedding
-    learned      P[p], one vector a position                                             added to the embedding
-    rotary       the pair (i, i + K/2) of q and k turned by the angle p / 10000^(2i/K)   so q·k sees only t − s
-    alibi        −m_h · |t − s| on the scores, m_h = 2^(−8h/H)                           a bias, nothing learnt
-    t5           b_h[bucket(t − s)] on the scores, buckets widening with the distance    a bias, learnt
+    learned      P[p], one vector per position                                           added to the embedding
+    rotary       the pair (i, i + K/2) of q and k rotated by the angle p / 10000^(2i/K)  so q·k depends only on t − s
+    alibi        −m_h · |t − s| on the attention scores, m_h = 2^(−8h/H)                 a bias, not learnt
+    t5           b_h[bucket(t − s)] on the attention scores, buckets widen with |t − s|  a bias, learnt
 
-Every encoding is a `Positions`; each uses one of the three hooks and leaves the other two as they are. All take
-explicit position tensors, so that cached steps, packed documents and search trees need no special case.
+Every encoding is a `Positions` that overrides one of the three hooks. All take explicit position tensors, so that
+cached steps, packed documents and search trees need no special case.
 
 Shifting is linear: PE(p + k) = T_k · PE(p) with a T_k that does not depend on p (`shift_matrix`).
 """
@@ -25,33 +25,33 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, (T, K/2) or (B, 1, T, K/2
 
 
 class Positions(nn.Module):
-    """The three places where a position can be told. positions: integers (T,) or (B, T)."""
+    """The three hooks through which positions enter a network. positions: integers (T,) or (B, T)."""
 
     def add(self, x: Tensor, positions: Tensor) -> Tensor:
-        """To the embeddings x (B, T, D)."""
+        """Add positions to the embeddings x (B, T, D)."""
         return x
 
     def rotation(self, positions: Tensor) -> Rotation | None:
-        """To queries and keys: the angles by which `rotate` turns them."""
+        """The angles by which `rotate` turns queries and keys."""
         return None
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """To the scores: positions (T,) and (S,), or (B, T) and (B, S) -> broadcastable to (B, H, T, S)."""
+        """A bias on the scores: positions (T,) and (S,), or (B, T) and (B, S) -> broadcastable to (B, H, T, S)."""
         return None
 
 
 def frequencies(
     width: int, base: float = 10000.0, dtype: torch.dtype = torch.float64, device: torch.device | None = None
 ) -> Tensor:
-    """ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1: from a turn in 2π tokens to one in 2π·base."""
+    """ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1: wavelengths from 2π tokens to 2π·base tokens."""
     return base ** (-torch.arange(0, width, 2, dtype=dtype, device=device) / width)
 
 
 def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tensor:
     """The table (n_positions, width), computed in float64.
 
-    interleaved: sin, cos, sin, cos … as in the paper; halves: all sines, then all cosines, as Tensor2Tensor and
-    Marian have it. The two differ by a permutation of the features, which a learnt layer cannot tell.
+    interleaved: sin, cos, sin, cos … as in the paper; halves: all sines, then all cosines, as in Tensor2Tensor and
+    Marian. The two differ by a permutation of the features, which makes no difference to a learnt layer.
     """
     angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies(width)  # (T, ⌈D/2⌉)
     if layout == "halves":
@@ -75,7 +75,7 @@ class Sinusoidal(Positions):
     def __init__(self, d_model: int, max_length: int, layout: str = "interleaved") -> None:
         super().__init__()
         self.table: Tensor
-        # A function of sizes alone, so it is not saved with the weights.
+        # The table depends on sizes alone, so it is not saved with the weights.
         self.register_buffer(
             "table", sinusoids(max_length, d_model, layout).to(torch.get_default_dtype()), persistent=False
         )
@@ -85,7 +85,7 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """A vector for each position. RoBERTa's tables begin with two rows that no position uses: its `offset`."""
+    """One vector per position. RoBERTa's table starts with two unused rows: `offset`."""
 
     def __init__(self, d_model: int, max_length: int, offset: int = 0) -> None:
         super().__init__()
@@ -97,14 +97,14 @@ class Learned(Positions):
 
 
 class Rotary(Positions):
-    """Su et al. 2021. Features i and i + K/2 form a pair, the layout that Llama's checkpoints use."""
+    """Su et al. 2021. Features i and i + K/2 form a pair, the layout of Llama's checkpoints."""
 
     def __init__(self, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
         self.d_head, self.base = d_head, base
 
     def rotation(self, positions: Tensor) -> Rotation:
-        # Not a buffer, which would be rounded with the model: an angle of 2,000 turns has no fraction in bfloat16.
+        # Not a buffer, which would be cast with the model: in bfloat16, an angle of 2,000 turns has no fraction.
         exact = torch.float32 if positions.device.type == "mps" else torch.float64
         omega = frequencies(self.d_head, self.base, exact, positions.device)
         angles = positions[..., None] * omega  # (T, K/2) or (B, T, K/2)
@@ -114,14 +114,14 @@ class Rotary(Positions):
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn each pair of features of x (B, H, T, K) by its angle; lengths are kept."""
+    """Rotate each pair of features of x (B, H, T, K) by its angle. Norms do not change."""
     cos, sin = rotation[0].to(x.dtype), rotation[1].to(x.dtype)
     left, right = x.chunk(2, dim=-1)  # (B, H, T, K/2) each
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 
 class Alibi(Positions):
-    """Press et al. 2022: the farther, the fainter, each head with its own slope."""
+    """Press et al. 2022: attention decreases with distance, with a different slope for each head."""
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
@@ -134,7 +134,9 @@ class Alibi(Positions):
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
-    """m_h = 2^(−8h/H) for a power of two; otherwise those of the power below, and every second of the one above."""
+    """m_h = 2^(−8h/H) if H is a power of two; otherwise the slopes of the next lower power, then every other slope of
+    the next higher one.
+    """
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = 2.0 ** (-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
     extra = 2.0 ** (-4 * (2 * torch.arange(n_heads - power, dtype=torch.float64) + 1) / power)
@@ -142,9 +144,10 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
 
 class Relative(Positions):
-    """Raffel et al. 2020 (T5): a learnt number for each head and each bucket of distances.
+    """Raffel et al. 2020 (T5): a learnt bias for each head and each bucket of distances.
 
-    Half of the buckets are exact, the rest grow logarithmically up to `max_distance`, beyond which all share one.
+    Half of the buckets hold one distance each. The others widen logarithmically up to `max_distance`; the last one
+    holds all larger distances.
     """
 
     def __init__(self, n_heads: int, n_buckets: int = 32, max_distance: int = 128, is_causal: bool = False) -> None:
@@ -173,17 +176,21 @@ class Relative(Positions):
 class PositionConfig(Config):
     """[model.positions]"""
 
-    kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = "sinusoidal"
-    layout: Literal["interleaved", "halves"] = "interleaved"  # of the sinusoids
-    base: float = 10000.0  # of the rotary angles
-    offset: int = Field(0, ge=0, description="learned: rows of the table before that of position 0")
-    n_buckets: int = Field(32, ge=4, description="t5: at least one exact and one wide bucket each way")
-    max_distance: int = Field(128, gt=0, description="t5: tokens, more than the exact buckets, which are n_buckets / 2")
+    kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = Field(
+        "sinusoidal", description="position encoding"
+    )
+    layout: Literal["interleaved", "halves"] = Field(
+        "interleaved", description="sinusoidal: sines and cosines interleaved, or all sines in the first half"
+    )
+    base: float = Field(10000.0, description="rotary: base of the wavelengths")
+    offset: int = Field(0, ge=0, description="learned: unused rows of the table before position 0")
+    n_buckets: int = Field(32, ge=4, description="t5: number of buckets of distances")
+    max_distance: int = Field(128, gt=0, description="t5: distance in tokens from which all fall into the last bucket")
 
     def model_post_init(self, _: object) -> None:
         if self.max_distance <= self.n_buckets // 2:
             raise ValueError(
-                f"max_distance = {self.max_distance} must be more than half of n_buckets = {self.n_buckets}"
+                f"max_distance = {self.max_distance} must be greater than half of n_buckets = {self.n_buckets}"
             )
 
     def build(self, d_model: int, n_heads: int, d_head: int, max_length: int, is_causal: bool) -> Positions:

@@ -1,10 +1,10 @@
-"""The receptive field of every tensor that a forward pass makes of a picture, whatever the network's shape.
+"""The receptive field of every tensor that a forward pass computes from an image, for any network.
 
     filter, pool      r' = r + (F − 1) j,   j' = j S          geometry.py
-    mean, flatten     F = N: from here on every number sees what all places did together
-    all else          the widest of what goes in: where branches join, the one that saw most decides
+    mean, flatten     F = N: from here on, every value depends on all positions of the map
+    all others        the largest field among the inputs, which decides where branches join
 
-Fields are counted in the pixels that the first layer reads and may be larger than the picture: its border is zeros.
+Fields are measured in pixels of the network's input. They may be larger than the image, whose border is zero padding.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from clearformer.layers.geometry import ReceptiveField
 aten = torch.ops.aten
 
 
-class Sight(TorchDispatchMode):
-    """Inside `with Sight(pixels) as sight`, `sight.of(tensor)` is the field of one of its numbers."""
+class ReceptiveFields(TorchDispatchMode):
+    """Inside `with ReceptiveFields(pixels) as fields`, `fields.of(tensor)` is the field of one value of the tensor."""
 
     def __init__(self, pixels: Tensor) -> None:
         super().__init__()
@@ -31,15 +31,15 @@ class Sight(TorchDispatchMode):
     def of(self, tensor: Tensor) -> ReceptiveField | None:
         return self.fields.get(tensor)
 
-    def sees_all(self, tensor: Tensor) -> None:
-        """What attention returns: each of its numbers is of the whole picture."""
+    def set_whole(self, tensor: Tensor) -> None:
+        """Set the field of an output of attention: each of its values depends on the whole image."""
         self.fields[tensor] = self.whole
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        seen = [tensor for tensor in tree_leaves(args) if isinstance(tensor, Tensor) and tensor in self.fields]
-        if seen:
-            source = max(seen, key=lambda tensor: self.fields[tensor].size)
+        sources = [tensor for tensor in tree_leaves(args) if isinstance(tensor, Tensor) and tensor in self.fields]
+        if sources:
+            source = max(sources, key=lambda tensor: self.fields[tensor].size)
             for tensor in tree_leaves(result):
                 if isinstance(tensor, Tensor):
                     self.fields[tensor] = self.fields[source].after(*window(func, args, source, tensor))
@@ -47,7 +47,7 @@ class Sight(TorchDispatchMode):
 
 
 def window(func: Any, args: Any, before: Tensor, after: Tensor) -> tuple[int, int]:
-    """F and S of what an operation does to the columns of a map, (…, Y, X); (1, 1) where it leaves them alone."""
+    """Filter size F and stride S of an operation along the columns of a map (…, Y, X); (1, 1) for a pointwise one."""
     if func is aten.convolution.default:
         (stride, dilation), size = (args[i][-1] for i in (3, 5)), args[1].size(-1)
         return dilation * (size - 1) + 1, stride

@@ -1,15 +1,15 @@
-"""Residual blocks, which learn by how much their output differs from their input (He et al. 2016).
+"""Residual blocks, which learn the difference between their output and their input (He et al. 2016).
 
     y = relu(f(x) + shortcut(x))
 
     basic        f: 3×3, 3×3
-    bottleneck   f: 1×1 to a quarter of the channels, 3×3, 1×1 back             a stride is the 3×3's
+    bottleneck   f: 1×1 to a quarter of the channels, 3×3, 1×1 back             the 3×3 has the stride
 
-Where f keeps the shape the shortcut is x itself. Where it does not:
+If f keeps the shape, the shortcut is x itself. Otherwise:
 
-    projection   norm(W x), a 1×1 of the same stride                            option B of the paper
-    padding      every S-th pixel, and zeros for the channels that are new      option A, nothing to learn
-    none         no shortcut at all, nor anywhere else: the plain network, y = relu(f(x))
+    projection   norm(W x), a 1×1 with the same stride                          option B of the paper
+    padding      every S-th pixel, and zeros for the new channels               option A, without parameters
+    none         no shortcut, not even where f keeps the shape: the plain network, y = relu(f(x))
 """
 
 from typing import Literal
@@ -27,7 +27,7 @@ Shortcut = Literal["projection", "padding", "none"]
 class Residual(nn.Module):
     """x (B, C, Y, X) -> (B, O, Y/S, X/S)."""
 
-    is_block = True  # compiled by itself
+    is_block = True  # compiled as one unit
 
     def __init__(self, c_in: int, c_out: int, stride: int, block: BlockKind, shortcut: Shortcut) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Residual(nn.Module):
 
 
 class Padded(nn.Module):
-    """Every S-th pixel of x (B, C, Y, X), between as many channels of zeros on either side."""
+    """Every S-th pixel of x (B, C, Y, X), with channels of zeros added, half of them before and half after."""
 
     def __init__(self, n_new: int, stride: int) -> None:
         super().__init__()

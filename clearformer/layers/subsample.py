@@ -1,6 +1,6 @@
-"""Convolutions over time before a network that reads frames: what is around each moment, and fewer moments.
+"""Strided convolutions over time, which give a network fewer frames, each with the context around it.
 
-h = gelu(norm(conv(x)))        5 moments wide; each keeps one of every `stride`
+h = gelu(norm(conv(x)))        filters of 5 frames; each layer keeps one frame in `stride`
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ WIDTH = 5
 
 
 class Subsample(nn.Module):
-    """x (B, T, D_in), lengths (B,) -> (B, T', D), lengths': by each stride less, rounded up. Padding is not heard."""
+    """x (B, T, D_in), lengths (B,) -> (B, T', D), lengths': divided by each stride, rounded up. Padding is zeroed."""
 
     def __init__(self, d_input: int, d_model: int, strides: Sequence[int], dropout: float) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Subsample(nn.Module):
         for conv, norm, stride in zip(self.convs, self.norms, self.strides):
             lengths = shortened(lengths, stride)
             x = self.dropout(F.gelu(norm(conv(x.mT).mT)))
-            x = x * within(x.size(1), lengths)[:, :, None]  # zeros, as beyond the ends of a row that stands alone
+            x = x * within(x.size(1), lengths)[:, :, None]  # zeros, as the convolution pads a row without padding
         return x, lengths
 
 

@@ -1,12 +1,12 @@
-"""The attention of each head of a layer.
+"""The attention pattern of each head of a layer.
 
-    A = softmax(Q K' / √d_k)        A_ts: how much position t attends to position s; every row sums to one,
-                                    or to less with a learned prefix, which takes the rest and is not shown
+    A = softmax(Q K' / √d_k)        A_ts: the weight of position s for position t. Each row sums to 1, or to less with
+                                    prefix tuning, since the prefix, which is not shown, receives the rest
 
-    a translator      target position t attends to source position s: cross-attention, or Bahdanau's alignment
-    any other model   position t attends to position s of the same text: self-attention
+    translation models   from target position t to source position s: cross-attention, or Bahdanau's alignment
+    other models         from position t to position s of the same text: self-attention
 
-The encoder of a translator has self-attention, too: its layers are called encoder.0 and so on.
+The encoder of a translation model also has self-attention; its layers are encoder.0, encoder.1, ….
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -16,39 +16,40 @@ import torch
 from clearformer.errors import ConfigError, DataError
 from clearformer.handles.alignment import Alignment
 from clearformer.handles.translator import Translator
+from clearformer.wording import count
 
-MOST = 128  # tokens on each side, as many as a figure can show
+MOST = 128  # tokens on each side that fit into a figure
 
 
 @runtime_checkable
 class SelfAttentive(Protocol):
-    """A handle that reads texts: a Translator, a LanguageModel, a TextEncoder."""
+    """A handle of a text model: a Translator, a LanguageModel or a TextEncoder."""
 
     name: str
 
     def self_attention(self, text: str) -> Alignment:
-        """The attention of a text to itself, in every layer."""
+        """The self-attention of a text, in every layer."""
 
 
 @torch.no_grad()
 def look(model: SelfAttentive, text: str, target: str | None = None, layer: str | int | None = None) -> dict[str, Any]:
-    """The numbers that `clearformer plot attention` draws: of the last layer, unless another is named."""
+    """The data of `clearformer plot attention`, by default for the last layer."""
     side = "encoder." if isinstance(model, Translator) and str(layer).startswith("encoder.") else ""
     if isinstance(model, Translator) and not side:
-        action = "writes"
+        action = "writing"
         alignment = model.align(text, model.translate([text])[0] if target is None else target)
     elif target is None:
-        action, alignment = "reads", model.self_attention(text)
+        action, alignment = "reading", model.self_attention(text)
     else:
-        raise ConfigError(f"{model.name} attends to its text alone, and to no translation", "leave --target out")
+        raise ConfigError(f"{model.name} is not a translation model: --target has no effect", "leave out --target")
     if (n := max(len(alignment.source), len(alignment.target))) > MOST:
-        raise DataError(f"{n:,} tokens are more than the {MOST} that a figure can show", "give a shorter text")
+        raise DataError(f"the text has {count(n, 'token')}; a figure can show at most {MOST}", "give a shorter text")
     layers = [f"{side}{i}" for i in range(len(alignment.pattern))]
     chosen = layers[-1] if layer is None else str(layer)
     if chosen not in layers:
         raise ConfigError(f"{model.name} has no layer `{chosen}`", f"its layers are {layers[0]} to {layers[-1]}")
     return {
-        "title": f"Where layer {chosen} of {model.name} looks while it {action}",
+        "title": f"Attention in layer {chosen} of {model.name} while {action}",
         "layer": chosen,
         "source": alignment.source,
         "target": alignment.target,

@@ -1,7 +1,7 @@
-"""The embeddings of images in two dimensions, beside those of their pixels; or of texts, beside token counts.
+"""Embeddings of images in two dimensions, compared with their pixels; or of texts, compared with token counts.
 
-Vectors of two numbers are shown as they are, longer ones by their first two principal components (layers/pca.py). For
-an autoencoder, also its reconstructions, beside those of PCA with as many numbers.
+Vectors of width 2 are shown directly, wider ones by their first two principal components (layers/pca.py). For an
+autoencoder, its reconstructions are compared with those of PCA with a code of the same width.
 """
 
 from collections.abc import Sequence
@@ -18,47 +18,51 @@ from clearformer.handles.image_model import ImageModel
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.layers.pca import fit_pca
 from clearformer.lens.shown import shown
+from clearformer.wording import count
 
-PICTURES = 10  # shown with their reconstructions
-TOKENS = 1000  # counted, the most frequent
+IMAGES = 10  # shown with their reconstructions
+TOKENS = 1000  # most frequent tokens that are counted
 
 
 @torch.no_grad()
 def place(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
-    """The numbers that `clearformer plot embeddings` draws."""
-    check_enough(len(sample.pixels), "images", "give a folder of them")
+    """The data of `clearformer plot embeddings` for images."""
+    check_enough(count(len(sample.pixels), "image"), len(sample.pixels), "give a folder with at least 3 images")
     pixels, vectors = torch.from_numpy(sample.pixels).double() / 255, handle.vectors(sample.pixels)
     word = "code" if isinstance(handle, ImageAutoencoder) else "vector"
-    numbers: dict[str, Any] = {
-        "title": f"{len(vectors):,} images where {handle.name} puts them, and where their pixels do",
+    embeddings = on_a_plane(vectors) | {"title": f"{word} of width {vectors.size(1)}"}
+    data: dict[str, Any] = {
+        "title": f"{count(len(vectors), 'image')}: embeddings by {handle.name}, compared with pixels",
         "labels": sample.labels,
-        "views": {f"{word} of {vectors.size(1)} numbers": on_a_plane(vectors), "pixels": on_a_plane(pixels.flatten(1))},
+        "views": {f"{word} of {vectors.size(1)} numbers": embeddings, "pixels": on_a_plane(pixels.flatten(1))},
     }
-    return numbers | (reconstructions(handle, sample, pixels) if isinstance(handle, ImageAutoencoder) else {})
+    return data | (reconstructions(handle, sample, pixels) if isinstance(handle, ImageAutoencoder) else {})
 
 
 def place_texts(encoder: TextEncoder, sample: TextSample) -> dict[str, Any]:
-    """The same for texts."""
-    check_enough(len(sample.texts), "texts", "give a file of them, a line each")
+    """The data of `clearformer plot embeddings` for texts."""
+    check_enough(count(len(sample.texts), "text"), len(sample.texts), "give a file with at least 3 texts, one per line")
     vectors = encoder.embed(sample.texts)
     counts = count_tokens(encoder.tokenizer.encode(sample.texts))
     return {
-        "title": f"{len(vectors):,} texts where {encoder.name} puts them, and where their words do",
+        "title": f"{count(len(vectors), 'text')}: embeddings by {encoder.name}, compared with token counts",
         "labels": sample.labels,
         "views": {
-            f"vector of {vectors.size(1)} numbers": on_a_plane(vectors),
-            f"counts of {counts.size(1)} tokens": on_a_plane(counts),
+            f"vector of {vectors.size(1)} numbers": on_a_plane(vectors)
+            | {"title": f"vector of width {vectors.size(1)}"},
+            f"counts of {counts.size(1)} tokens": on_a_plane(counts)
+            | {"title": f"counts of {count(counts.size(1), 'token')}"},
         },
     }
 
 
-def check_enough(n: int, what: str, hint: str) -> None:
+def check_enough(examples: str, n: int, hint: str) -> None:
     if n < 3:
-        raise DataError(f"a plane needs at least 3 {what}, and got {n}", hint)
+        raise DataError(f"{examples}: a figure of embeddings needs at least 3", hint)
 
 
 def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
-    """How often each of the most frequent tokens occurs in each text, (N, D), in the order of their ids."""
+    """The counts (N, D) of the most frequent tokens in each text, in the order of their ids."""
     owners = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows]))
     tokens = torch.tensor([token for row in rows for token in row])
     kinds, counts = tokens.unique(return_counts=True)
@@ -70,7 +74,7 @@ def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def on_a_plane(points: Tensor) -> dict[str, Any]:
-    """(N, D) -> points (N, 2), and the share of the variance along each axis, where the axes are components."""
+    """(N, D) -> points (N, 2), and the fraction of the variance along each axis if it is a principal component."""
     if points.size(1) == 2:
         return {"points": points.tolist(), "explained": None}
     pca = fit_pca(points.double(), 2)
@@ -78,7 +82,7 @@ def on_a_plane(points: Tensor) -> dict[str, Any]:
 
 
 def reconstructions(coder: ImageAutoencoder, sample: ImageSample, pixels: Tensor) -> dict[str, Any]:
-    """Some images, one of each class first, with both reconstructions, and the mean errors over all images.
+    """Sample images, preferably of all classes, with both reconstructions, and the mean errors over all images.
 
     Errors are in units of the standard deviation in [image].
     """
@@ -90,15 +94,16 @@ def reconstructions(coder: ImageAutoencoder, sample: ImageSample, pixels: Tensor
         f"PCA of {K}, fitted to these": pca.reconstruct(pca.transform(flat)).view_as(pixels),
     }
     firsts = list({label: i for i, label in reversed([*enumerate(sample.labels)])}.values())
-    rows = sorted([*firsts, *(i for i in range(len(pixels)) if i not in set(firsts))][:PICTURES])
+    rows = sorted([*firsts, *(i for i in range(len(pixels)) if i not in set(firsts))][:IMAGES])
     rows = sorted(rows, key=lambda i: sample.labels[i])
     return {
+        "captions": {f"PCA of {K}, fitted to these": f"PCA with {count(K, 'component')}, fitted to these images"},
         "error": {name: float(((image - pixels) / std).square().mean()) for name, image in rebuilt.items()},
-        "pictures": {"original": shown(sample.pixels[rows])}
+        "images": {"original": shown(sample.pixels[rows])}
         | {name: shown(as_bytes(image[rows]).numpy()) for name, image in rebuilt.items()},
     }
 
 
 def as_bytes(pixels: Tensor) -> Tensor:
-    """0 … 1 as uint8; values outside are clamped."""
+    """Pixels in 0 … 1 as uint8; values outside are clamped."""
     return (pixels.clamp(0, 1) * 255).round().byte()

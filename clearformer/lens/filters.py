@@ -1,4 +1,4 @@
-"""The filters of the first convolution of a network: the inputs that excite them most."""
+"""The filters of the first convolution of a network. A filter responds most to the input that looks like it."""
 
 from typing import Any
 
@@ -8,15 +8,16 @@ from torch import nn
 from clearformer.errors import ConfigError
 from clearformer.handles.image_model import ImageModel
 from clearformer.lens.shown import shown
+from clearformer.wording import count
 
 MOST = 64  # filters shown
 
 
 def look(handle: ImageModel) -> dict[str, Any]:
-    """The numbers that `clearformer plot filters` draws, each filter scaled from its lowest weight to its highest."""
+    """The data of `clearformer plot filters`; each filter is scaled from its lowest weight to its highest."""
     convolutions = {name: module for name, module in handle.model.named_modules() if isinstance(module, nn.Conv2d)}
     if not convolutions:
-        raise ConfigError(f"{handle.name} has no filters", "choose a network with convolutions or patches")
+        raise ConfigError(f"{handle.name} has no convolution filters", "choose a network with convolutions or patches")
     name, conv = next(iter(convolutions.items()))
     weights = conv.weight.detach().float().cpu().numpy()  # (O, C, F, F)
     low, high = (edge(weights, axis=(1, 2, 3), keepdims=True) for edge in (np.min, np.max))
@@ -25,7 +26,7 @@ def look(handle: ImageModel) -> dict[str, Any]:
     if C not in (1, 3):  # not colours: only the first channel is shown
         tiles = tiles[:, :1]
     return {
-        "title": f"The {O} filters of {handle.name}'s {name}, {F}×{F}" + (f": {MOST} of them" if O > MOST else ""),
+        "title": f"{f'{MOST} of ' if O > MOST else ''}{count(O, 'filter')} ({F}×{F}) of {handle.name}, layer {name}",
         "layer": name,
         "tiles": shown(tiles[:MOST]),
         "captions": [""] * len(tiles[:MOST]),

@@ -1,6 +1,6 @@
-"""The feature maps of a network, by the name of their layer.
+"""The feature maps of a network by layer.
 
-A map is (B, C, Y, X). The tokens of a Vision Transformer are maps, too: each patch is a place.
+Maps are (B, C, Y, X). The tokens of a Vision Transformer are maps as well: each patch is a position.
 """
 
 from math import isqrt
@@ -15,10 +15,10 @@ from clearformer.layers.conv import Conv
 
 
 def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
-    """The output of each layer, in the order of computation, and the vectors that the head reads, (B, D).
+    """The output of each layer, in the order of computation, and the input of the head, (B, D).
 
-    A convolution counts together with its norm and relu. A layer that returns its input, or a map of a single place,
-    does not count.
+    A convolution, its norm and its relu count as one layer. Layers that return their input, or a map with a single
+    position, are left out.
     """
     maps: dict[str, Tensor] = {}
     inside = {part for module in model.modules() if isinstance(module, Conv) for part in module.children()}
@@ -39,7 +39,7 @@ def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
         for handle in handles:
             handle.remove()
     if not maps:
-        raise ConfigError("no layer of this network makes maps", "choose a network with convolutions or patches")
+        raise ConfigError("no layer of this network has feature maps", "choose a network with convolutions or patches")
     return maps, hidden
 
 
@@ -48,7 +48,7 @@ def is_map(module: nn.Module, output: Tensor) -> bool:
 
 
 def laid_out(tokens: Tensor) -> Tensor:
-    """Tokens (B, T, D) in the layout of their patches, (B, D, Y, X), without a class token. Maps stay as they are."""
+    """Tokens (B, T, D) in the layout of their patches, (B, D, Y, X), without a class token. Maps are unchanged."""
     if tokens.dim() == 4:
         return tokens
     side = isqrt(tokens.size(1))
@@ -56,9 +56,9 @@ def laid_out(tokens: Tensor) -> Tensor:
 
 
 def pick(maps: dict[str, Tensor], layer: str | None, default: int) -> str:
-    """The layer of this name, or the one at index `default` if there is no name."""
+    """The layer with this name; if `layer` is None, the layer at index `default`."""
     if layer is None:
         return list(maps)[default]
     if layer not in maps:
-        raise ConfigError(f"no layer `{layer}` makes maps", suggest(layer, maps))
+        raise ConfigError(f"there is no layer `{layer}` with feature maps", suggest(layer, maps))
     return layer

@@ -1,4 +1,4 @@
-"""Images as plain numbers, to draw or print."""
+"""Images as nested lists, for figures and JSON."""
 
 from typing import Any
 

@@ -1,14 +1,15 @@
-"""The summary of a model, layer by layer: output shapes, parameters, multiplications, receptive fields of images.
+"""The summary of a model by layer: output shapes, parameters, multiply-adds, receptive fields of image models.
 
-One forward pass is observed. On torch's meta device, where tensors have shapes and no data, nothing is allocated.
+It observes one forward pass. On torch's meta device, where tensors have shapes and no data, nothing is allocated.
 
-    linear           B·T · in · out
-    attention        T·S · (K + N) per head: scores, then the weighted sum of values
+    linear           B·T · in · out multiply-adds
+    attention        T·S · (K + N) per head: attention scores, then the weighted sum of values
     recurrence       B·T · the sizes of all matrices
-    convolution      places · the size of a filter, for each filter
-    everything else  counted as none: additions, norms and look-ups are cheap beside products
+    convolution      positions · filter size · number of filters
+    everything else  0: additions, norms and look-ups are cheap compared with matrix products
 """
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from clearformer.data.batch import ImageBatch, Tensors
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.masks import Mask
-from clearformer.layers.receptive import Sight
+from clearformer.layers.receptive import ReceptiveFields
 from clearformer.layers.recurrent import Step, Unrolled, Weights
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
@@ -32,29 +33,35 @@ class LayerSummary:
     name: str
     output: list[int]
     parameters: int
-    """Without those of layers inside it. A shared tensor is counted where it first occurs."""
-    multiplications: int
-    """In one forward pass, without those of layers inside it."""
+    """The number of parameters, excluding submodules. A tied tensor is counted where it first occurs."""
+    multiply_adds: int
+    """The multiply-adds of one forward pass, excluding submodules."""
     receptive_field: int | None = None
-    """Pixels per side of the image that one output number depends on."""
+    """Pixels per side of the image region that one output position depends on."""
+
+    @property
+    def multiplications(self) -> int:
+        """Deprecated: use multiply_adds."""
+        warnings.warn("LayerSummary.multiplications is deprecated: use multiply_adds", DeprecationWarning, stacklevel=2)
+        return self.multiply_adds
 
 
 def summarize(model: nn.Module, batch: Tensors) -> list[LayerSummary]:
-    """Run the model once; every module that has parameters of its own, attends or pools is a row, in order of use.
+    """Run the model once. Every module with parameters, attention or pooling is a row, in order of use.
 
     Modules that the pass does not use, such as BERT's pooler, come last, without an output. Attention cores are
-    replaced for good: the model is of no use afterwards.
+    replaced and not restored: the model cannot be used afterwards.
     """
-    sight = Sight(batch.pixels) if isinstance(batch, ImageBatch) else None
-    rows, handles = Rows(sight), []
+    receptive = ReceptiveFields(batch.pixels) if isinstance(batch, ImageBatch) else None
+    rows, handles = Rows(receptive), []
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             module.core = CountingCore(name, module, rows)
-        elif type(module) is Unrolled:  # its matrices are read, not called
+        elif type(module) is Unrolled:  # its weights are accessed directly, not called as a module
             handles.append(module.register_forward_hook(counting_hook(f"{name}.weights", module.weights, rows)))
         elif isinstance(module, POOLS) or any(True for _ in module.parameters(recurse=False)):
             handles.append(module.register_forward_hook(counting_hook(name, module, rows)))
-    with torch.no_grad(), sight or nullcontext():
+    with torch.no_grad(), receptive or nullcontext():
         model(batch)
     for name, module in model.named_modules():
         rows.add_unused(name, module)
@@ -68,53 +75,53 @@ def counting_hook(name: str, owner: nn.Module, rows: "Rows") -> Hook:
 
     def count(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         first = output[0] if isinstance(output, tuple) else output  # recurrent layers return their state as well
-        rows.add(name, first, multiplications(owner, first), owner)
+        rows.add(name, first, count_multiply_adds(owner, first), owner)
 
     return count
 
 
-def multiplications(module: nn.Module, output: Tensor) -> int:
-    """The multiplications of a module that has weights of its own, given its output."""
+def count_multiply_adds(module: nn.Module, output: Tensor) -> int:
+    """The multiply-adds of a module with weights, from its output."""
     if isinstance(module, nn.Linear):
         return output.numel() * module.in_features
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         return output.numel() * module.weight[0].numel()
-    if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time
+    if isinstance(module, nn.RNNBase | Weights):  # every matrix at every time step
         return output.shape[:-1].numel() * sum(p.numel() for p in module.parameters() if p.dim() == 2)
-    if isinstance(module, Step):  # which returns a state of one vector or two
+    if isinstance(module, Step):  # returns a state of one vector or two
         return output[0].shape[:-1].numel() * module.weight_hh.numel()
     return 0
 
 
 class Rows:
-    """Layers in order of first use. One that is used twice, such as an embedding shared by both sides, has one row."""
+    """Layers in order of first use. A layer that is used twice, such as a tied embedding, has one row."""
 
-    def __init__(self, sight: Sight | None = None) -> None:
-        self.sight = sight
+    def __init__(self, receptive: ReceptiveFields | None = None) -> None:
+        self.receptive = receptive
         self.by_name: dict[str, LayerSummary] = {}
         self.counted: set[int] = set()
 
-    def add(self, name: str, output: Tensor, products: int, owner: nn.Module | None = None) -> None:
+    def add(self, name: str, output: Tensor, multiply_adds: int, owner: nn.Module | None = None) -> None:
         new = [] if owner is None else [p for p in owner.parameters(recurse=False) if id(p) not in self.counted]
         self.counted.update(map(id, new))
         before = self.by_name.get(name, LayerSummary(name, [], 0, 0))
-        field = None if self.sight is None else self.sight.of(output)
+        field = None if self.receptive is None else self.receptive.of(output)
         self.by_name[name] = LayerSummary(
             name,
             list(output.shape),
             before.parameters + sum(p.numel() for p in new),
-            before.multiplications + products,
+            before.multiply_adds + multiply_adds,
             None if field is None else field.size,
         )
 
     def add_unused(self, name: str, owner: nn.Module) -> None:
-        """A row for parameters that the pass did not use."""
+        """Add a row for parameters that the pass did not use."""
         if any(id(p) not in self.counted for p in owner.parameters(recurse=False)):
             self.add(name, torch.empty(()), 0, owner)
 
 
 class CountingCore:
-    """An attention core that computes nothing but the shape of the result, and counts what computing it would cost."""
+    """An attention core that returns an empty tensor of the right shape and counts the multiply-adds."""
 
     def __init__(self, name: str, layer: MultiHeadAttention, rows: Rows) -> None:
         self.name, self.qkv, self.rows = name, layer.qkv, rows
@@ -127,11 +134,11 @@ class CountingCore:
     ) -> Tensor:
         (B, H, T, K), S, N = q.shape, k.size(2), v.size(3)
         if f"{self.name}.qkv" not in self.rows.by_name:
-            # Cross-attention uses the rows of qkv's matrix separately: some for x, the others for memory.
-            products = (q.numel() + k.numel() + v.numel()) * self.qkv.in_features
-            self.rows.add(f"{self.name}.qkv", q.new_empty(B, T, self.qkv.out_features), products, self.qkv)
+            # Cross-attention applies the rows of the qkv matrix separately: some to x, the others to memory.
+            multiply_adds = (q.numel() + k.numel() + v.numel()) * self.qkv.in_features
+            self.rows.add(f"{self.name}.qkv", q.new_empty(B, T, self.qkv.out_features), multiply_adds, self.qkv)
         z = q.new_empty(B, H, T, N)
-        if self.rows.sight is not None:
-            self.rows.sight.sees_all(z)
+        if self.rows.receptive is not None:
+            self.rows.receptive.set_whole(z)
         self.rows.add(f"{self.name}.core", z, B * H * T * S * (K + N))
         return z

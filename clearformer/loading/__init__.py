@@ -1,6 +1,6 @@
-"""A trained model by folder or bundled name.
+"""Load trained models, given by their folder or by the name of a bundled model.
 
-folder    which folder a name means, and what lies in it: recipe, weights, tokenizers, classes
-open      all of it as one value, Pretrained; a model that was tuned in part with its base
-write     a run folder written from a model
+folder    find the folder of a model, and read its recipe, weights, tokenizers and classes
+open      load all of these as one value, Pretrained; a partly fine-tuned model is loaded together with its base
+write     write a model as a run folder
 """

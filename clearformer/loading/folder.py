@@ -1,4 +1,4 @@
-"""The folder of a model: which one a name means, and what lies in it, ours or Hugging Face's, in our format."""
+"""Find the folder of a model, a run folder or a Hugging Face folder, and read its contents in our format."""
 
 import json
 from importlib.resources import files
@@ -21,58 +21,61 @@ from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import Task, load_tokenizers, vocab_keys
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
-HINT = "name the --out folder of a training, or a folder of Hugging Face's with a config.json"
-DEFAULT = "en-fr-small"  # what `clearformer translate` uses without --model
+HINT = "give the --out folder of a run, or a Hugging Face folder with a config.json"
+DEFAULT = "en-fr-small"  # the model of `clearformer translate` without --model
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 
 
 def bundled() -> dict[str, Path]:
-    """The models that ship inside the package, by name."""
+    """The folders of the bundled models, by name."""
     folder = Path(str(files("clearformer") / "bundled" / "models"))
     return {path.name: path for path in sorted(folder.iterdir())} if folder.exists() else {}
 
 
 def find(model: str | Path) -> Path:
-    """The folder that a name means: a run folder or one of Hugging Face's, or else a bundled model."""
+    """The folder of a model, given by its path (a run folder or a Hugging Face folder) or by its bundled name."""
     path = Path(model)
     if not path.exists():
-        shipped = bundled()
-        if str(model) not in shipped:
+        models = bundled()
+        if str(model) not in models:
             raise CheckpointError(
-                f"there is no model `{model}`", f"{HINT}; or {suggest(str(model), shipped)}" if shipped else HINT
+                f"there is no model `{model}`", f"{HINT}; or {suggest(str(model), models)}" if models else HINT
             )
-        path = shipped[str(model)]
+        path = models[str(model)]
     if path.is_file():
-        raise CheckpointError(f"{path} is a file, not a folder", f"if it is a model: clearformer import {path} OUT")
+        raise CheckpointError(
+            f"{path} is a file, not a folder", f"import it first, if it is a model: clearformer import {path} OUT"
+        )
     if not is_foreign(path) and not RunFolder(path).exists:
         raise CheckpointError(f"{path} is not a run folder: it has no recipe.toml", HINT)
     return path
 
 
 def is_foreign(path: Path) -> bool:
-    """A folder of Hugging Face's rather than ours."""
+    """Whether this is a Hugging Face folder, not a run folder."""
     return (path / "config.json").exists() and not RunFolder(path).exists
 
 
 def read_recipe(model: str | Path) -> Recipe:
-    """The recipe of a folder alone: no weights are read."""
+    """The recipe of a model. No weights are read."""
     path = find(model)
     return recipe_of(path, read_model_config(path)) if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
 
 
 def task_of(recipe: Tables) -> type[Task]:
-    """The task that a recipe is for."""
+    """The task of a recipe."""
     return task_named(recipe.objective.kind)
 
 
 def read_run(run: RunFolder) -> Parts:
-    """The best weights of a training, or an imported model."""
+    """The recipe, weights and tokenizers of a run folder: of the best checkpoint of a run, or an imported model."""
     recipe = Recipe.read(run.recipe)
     if not run.model.exists():
         raise CheckpointError(
-            f"{run.path} has no trained weights yet: {run.model.name} appears at the first validation",
-            f"wait for it, or go on with the training: clearformer train --resume --out {run.path}",
+            f"{run.path} has no trained weights yet: {run.model.name} is written at the first validation",
+            f"wait for the first validation, or resume the run: clearformer train --resume --out {run.path}",
         )
     tokenizers = load_tokenizers(run, task_of(recipe).n_tokenizers)
     weights, facts = load_tensors(run.model)
@@ -80,13 +83,13 @@ def read_run(run: RunFolder) -> Parts:
     if facts.get("tokenizers", fingerprints) != fingerprints:
         check_fit(tokenizers, recipe, run.path)
         raise CheckpointError(
-            f"{run.path}: the tokenizer is not the one this model was trained with", "copy the whole run folder again"
+            f"{run.path}: the model was trained with another tokenizer", "copy the whole run folder again"
         )
     return recipe, weights, tokenizers
 
 
 def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
-    """A Hugging Face folder in our words. A decoder's first token is its BOS here, whatever it is called there."""
+    """The recipe, weights and tokenizers of a Hugging Face folder. The first token of a decoder becomes its BOS."""
     config, weights = import_any(folder, read)
     recipe = recipe_of(folder, config)
     n_tokenizers = task_of(recipe).n_tokenizers
@@ -94,12 +97,12 @@ def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
         return recipe, weights, []
     tokenizer = Tokenizer.from_folder(folder)
     if n_tokenizers == 2:
-        tokenizer = tokenizer.begun_by(first_token(folder))
+        tokenizer = tokenizer.with_bos(first_token(folder))
     return recipe, weights, [tokenizer] * n_tokenizers
 
 
 def recipe_of(folder: Path, config: Any) -> Recipe:
-    """The recipe of a Hugging Face folder whose model has this configuration."""
+    """The recipe of a Hugging Face folder, given the configuration of its model."""
     image = read_image(folder, config) if isinstance(config, ImageModelConfig) else None
     return foreign_recipe(config, Origin(source=folder.resolve().name), image)
 
@@ -110,19 +113,19 @@ def foreign_recipe(config: Any, origin: Origin, image: ImageConfig | None = None
 
 
 def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
-    """Each side's table has a row for every entry; published tables may have some to spare, ours have not."""
+    """Check that the embeddings have a row for every token. Only those of published models may have more rows."""
     for key, tokenizer in zip(vocab_keys(len(tokenizers)), tokenizers):
         size, n_rows = tokenizer.vocab_size, getattr(recipe.model, key)
         if size > n_rows or (size < n_rows and recipe.origin is None):
             side = f"{key.removesuffix('_vocab')} " if len(tokenizers) > 1 else ""
             raise CheckpointError(
-                f"{where}: the {side}tokenizer has {size:,} entries, the model {n_rows:,}",
-                "tokenizer.json is not the one this model was trained with",
+                f"{where}: the {side}tokenizer has {count(size, 'token')}, but the model has {n_rows:,}",
+                "copy the tokenizer.json that the model was trained with",
             )
 
 
 def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
-    """What a classifier tells apart, in the order of its scores; None for what has no classes."""
+    """The class names of a classifier, in the order of its logits; None for a model without classes."""
     if is_foreign(folder):
         return class_names(folder, recipe.model.n_classes) if hasattr(recipe.model, "n_classes") else None
     if not (folder / CLASSES).exists() and not task_of(recipe).has_classes:
@@ -131,18 +134,22 @@ def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
     n_classes = getattr(recipe.model, "n_classes", None)
     if recipe.image is not None and n_classes is not None and len(classes) != n_classes:
         raise CheckpointError(
-            f"{folder} names {len(classes)} classes, and the model knows {n_classes}", "copy the whole run folder again"
+            f"{folder / CLASSES} lists {count(len(classes), 'class', 'classes')}, but the model has {n_classes}",
+            "copy the whole run folder again",
         )
     return classes
 
 
 def read_classes(folder: Path) -> list[str]:
-    """classes.json, which must be the one of the weights; a regression has an empty list."""
+    """classes.json, which must match the weights; the list is empty for a regression."""
     path = folder / CLASSES
     try:
         classes = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", "copy the whole run folder again") from None
     if read_facts(folder / "model.safetensors").get("classes", classes) != classes:
-        raise CheckpointError(f"{path} is not the one this model was trained with", "copy the whole run folder again")
+        raise CheckpointError(
+            f"{path} does not match the weights: the model was trained with other classes",
+            "copy the whole run folder again",
+        )
     return [str(label) for label in classes]

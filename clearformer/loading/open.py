@@ -1,4 +1,4 @@
-"""Open a model: a run folder, or one of Hugging Face's; if it was tuned in part, its base and what was learnt on it."""
+"""Load a model from a run folder or a Hugging Face folder; a partly fine-tuned model is loaded with its base."""
 
 import os
 from pathlib import Path
@@ -24,11 +24,11 @@ from clearformer.models.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks.task import Pretrained
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import TuningConfig, settle, tune
+from clearformer.tuning.methods import TuningConfig, for_inference, tune
 
 
 def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
-    """The weights of a folder in their network, on the device, with tokenizers that fit. Weights are read once."""
+    """Load the network of a folder onto the device, with its tokenizers. Weights are read once."""
     path = find(model)
     recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
     check_fit(tokenizers, recipe, path)
@@ -36,70 +36,70 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
     where = str(path if is_foreign(path) else RunFolder(path).model)
     if recipe.tuning is None or not recipe.tuning.is_partial:
         load_weights(network, weights, where)
-    else:  # the base, and what was learnt on it
+    else:  # the base, and the weights trained on top of it
         tuning = located(recipe.tuning, path)
         recipe = recipe.with_tables(tuning=tuning)
         take_weights(network, open_base(tuning))
         load_weights(network, weights, where, tune(network, tuning))
-        settle(network, tuning)
+        for_inference(network, tuning)
     network = network.to(pick_device(device))
     return Pretrained(path.name, path, recipe, network, tokenizers, read_template(path), read_class_names(path, recipe))
 
 
 def open_base(tuning: TuningConfig) -> Pretrained:
-    """The model that another went on from: the very one, where that is remembered."""
+    """Load the base of a fine-tuned model, and check that it is the same by its fingerprint, if there is one."""
     try:
         base = open_model(str(tuning.base))
     except CheckpointError as error:
         raise CheckpointError(
-            f"the model that this one builds on cannot be opened: {error.message}",
-            "put it back, or say where it lies now with `base` under [tuning] of recipe.toml",
+            f"the base of this model cannot be loaded: {error.message}",
+            "restore it, or set `base` under [tuning] in recipe.toml to its new folder",
         ) from None
     if tuning.fingerprint is not None and fingerprint(base.network) != tuning.fingerprint:
         raise CheckpointError(
-            f"{tuning.base} is not the model that this one builds on: its weights are others",
-            "name the base that it was trained on with `base` under [tuning] of recipe.toml",
+            f"{tuning.base} is not the base of this model: its weights differ",
+            "set `base` under [tuning] in recipe.toml to the model that it was fine-tuned from",
         )
     return base
 
 
 def located(tuning: TuningConfig, run: Path) -> TuningConfig:
-    """The same with the base where it is found: from the run folder, or else from where the command runs."""
-    beside = run / str(tuning.base)
-    return tuning.changed(base=str(beside.resolve())) if beside.exists() else tuning
+    """`tuning` with the path of the base resolved: relative to the run folder, or to the current folder."""
+    path = run / str(tuning.base)
+    return tuning.changed(base=str(path.resolve())) if path.exists() else tuning
 
 
 def relative_base(run: Path, base: Path) -> str:
-    """How a run names its base: by a relative path, so that both can move together.
+    """The path of the base in the recipe of a run: relative, so that both can be moved together.
 
-    A bundled model keeps its name, and what has no folder in common with the run its whole path.
+    A bundled model keeps its name; a base without a common parent folder keeps its absolute path.
     """
     base, run = base.resolve(), run.resolve()
     if base in (path.resolve() for path in bundled().values()):
         return base.name
-    is_near = len(Path(os.path.commonpath([base, run])).parts) > 1
-    return os.path.relpath(base, run) if is_near else str(base)
+    has_common_parent = len(Path(os.path.commonpath([base, run])).parts) > 1
+    return os.path.relpath(base, run) if has_common_parent else str(base)
 
 
 def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
-    """The recipe with the sizes of the model that it goes on from, and the fingerprint of that model's weights."""
+    """The recipe of a fine-tuning run, with the sizes of its base and the fingerprint of the weights of the base."""
     refuse_prefix(base)
     if recipe.model.kind == "classifier":
-        own = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
-        kept = {**reader_config(base).model_dump(exclude_unset=True), **own, "kind": reader_config(base).kind}
-        recipe = recipe.with_model(base=kept)
+        explicit = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
+        config = reader_config(base)
+        recipe = recipe.with_model(base={**config.model_dump(exclude_unset=True), **explicit, "kind": config.kind})
     elif recipe.tuning is not None and recipe.model.kind == base.config.kind:
-        own = recipe.model.model_dump(exclude_unset=True)
-        kept = base.config.model_dump(exclude_unset=True, exclude={"preset", *heads_of(base.network)})
-        recipe = recipe.with_model(**kept | own)
+        explicit = recipe.model.model_dump(exclude_unset=True)
+        inherited = base.config.model_dump(exclude_unset=True, exclude={"preset", *heads_of(base.network)})
+        recipe = recipe.with_model(**inherited | explicit)
     if recipe.image is None:
         recipe = recipe.with_tables(image=base.recipe.image)
     if recipe.sound is None:
         recipe = recipe.with_tables(sound=base.recipe.sound)
     if recipe.tuning is not None:
-        mark = recipe.tuning.fingerprint or fingerprint(base.network)
-        where = relative_base(run, find(str(located(recipe.tuning, run).base)))
-        tuning = recipe.tuning.changed(fingerprint=mark, base=where)
+        base_fingerprint = recipe.tuning.fingerprint or fingerprint(base.network)
+        base_path = relative_base(run, find(str(located(recipe.tuning, run).base)))
+        tuning = recipe.tuning.changed(fingerprint=base_fingerprint, base=base_path)
         recipe = recipe.with_tables(tuning=tuning, origin=base.recipe.origin)
     return recipe
 
@@ -107,33 +107,33 @@ def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
 def refuse_prefix(base: Pretrained) -> None:
     if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
         raise CheckpointError(
-            f"{base.name} has a prefix, which cannot be built into weights",
-            f"start from its base: {base.recipe.tuning.base}",
+            f"{base.name} was trained by prefix tuning and cannot be the base of another run",
+            f"start from its base: --model {base.recipe.tuning.base}",
         )
 
 
 def reader_config(base: Pretrained) -> Any:
-    """Of the network that reads: a classifier's base, or the model itself."""
+    """The configuration of the network without a classification head: the base of a classifier, or the model itself."""
     return base.config.base if base.config.kind == "classifier" else base.config
 
 
 def take_weights(network: nn.Module, base: Pretrained) -> None:
-    """Give a network its base's weights. A head that the base lacks, or has for other classes, stays fresh."""
+    """Copy the weights of the base. A head that the base lacks, or has in another shape, keeps its initial weights."""
     refuse_prefix(base)
     weights = weights_of(base.network)
     if isinstance(network, Classifier):
         inside = {name.removeprefix("base."): tensor for name, tensor in weights.items() if name.startswith("base.")}
         known = set(unique_names(network.base))
-        own = {name: tensor for name, tensor in (inside or weights).items() if name in known}
-        load_weights(network.base, own, base.name)
+        copied = {name: tensor for name, tensor in (inside or weights).items() if name in known}
+        load_weights(network.base, copied, base.name)
     else:
         heads = tuple(f"{name}." for name in heads_of(network))
         theirs, ours = ({name: t.shape for name, t in side.items()} for side in (weights, weights_of(network)))
         new = {n for n in theirs.keys() | ours.keys() if n.startswith(heads) and theirs.get(n) != ours.get(n)}
-        own = {name: tensor for name, tensor in weights.items() if name not in new}
-        load_weights(network, own, base.name, ours.keys() - new)
+        copied = {name: tensor for name, tensor in weights.items() if name not in new}
+        load_weights(network, copied, base.name, ours.keys() - new)
 
 
 def heads_of(network: nn.Module) -> tuple[str, ...]:
-    """Children that give an answer, of which a model may have some and lack others."""
+    """The names of the optional heads of a network."""
     return getattr(network, "heads", ())

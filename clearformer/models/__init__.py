@@ -1,4 +1,4 @@
-"""One architecture a file: its configuration, `hidden(batch)`, `head(hidden)`. MODELS has them by name."""
+"""One architecture per file: its configuration, `hidden(batch)` and `head(hidden)`. MODELS maps names to classes."""
 
 from torch import nn
 

@@ -1,13 +1,14 @@
-"""AlexNet, the network that won ImageNet for convolutions (Krizhevsky et al. 2012).
+"""AlexNet, the convolutional network that won ImageNet in 2012 (Krizhevsky et al. 2012).
 
     227×227×3     conv 11×11, 96, stride 4             55×55×96      pool 3×3, stride 2     27×27×96     norm
                   conv 5×5, 256                        27×27×256     pool 3×3, stride 2     13×13×256    norm
                   conv 3×3, 384, then 384, then 256    13×13×256     pool 3×3, stride 2     6×6×256
                   dense 4096, 4096                     h (B, 4096)
 
-relu follows every layer. The norm is that across neighbouring channels (layers/norms.py). This is the table ungrouped:
-the paper's cut channels into two halves, for two GPUs. The one-column form (Krizhevsky 2014), which torchvision has, is
-narrower and has no norm. Any size is averaged to a grid for the dense layers: 6×6 above, less for small pictures.
+A relu follows every layer. The norm is taken across neighbouring channels (layers/norms.py). Convolutions are not
+grouped; the paper split channels into two halves, for two GPUs. The one-column form (Krizhevsky 2014), as in
+torchvision, is narrower and has no norm. The last map is averaged to a grid for the dense layers: 6×6 above, smaller
+for small images.
 """
 
 from collections import OrderedDict
@@ -20,32 +21,34 @@ from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import output_size
 from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
-from clearformer.models.image_model import ImageModelConfig, PictureModel, dense
+from clearformer.models.image_model import ImageModelConfig, ImageNetwork, dense
 
 
 class AlexNetConfig(ImageModelConfig):
     """[model] of kind "alexnet". The defaults are the table above."""
 
     kind: Literal["alexnet"] = "alexnet"
-    size: int = Field(227, gt=0, description="pixels a side; pictures are square")
-    widths: Annotated[tuple[PositiveInt, ...], Field(min_length=5, max_length=5)] = (96, 256, 384, 384, 256)
-    first: int = Field(11, gt=0, description="pixels a side of the first filter; 3 or 5 for small pictures")
-    stride: int = Field(4, gt=0, description="of the first filter; 1 for small pictures")
-    padding: int = Field(0, ge=0, description="zeros on either side of the picture")
-    local_norm: bool = Field(True, description="norms across channels after the first two pools")
-    grid: int = Field(6, gt=0, description="places a side that the dense layers read, by averages")
+    size: int = Field(227, gt=0, description="height and width of an image in pixels")
+    widths: Annotated[tuple[PositiveInt, ...], Field(min_length=5, max_length=5)] = Field(
+        (96, 256, 384, 384, 256), description="filters of each of the five convolutions"
+    )
+    first: int = Field(11, gt=0, description="size of the first filters in pixels; 3 or 5 for small images")
+    stride: int = Field(4, gt=0, description="stride of the first filters in pixels; 1 for small images")
+    padding: int = Field(0, ge=0, description="zero padding on each side of the image in pixels")
+    local_norm: bool = Field(True, description="whether norms across channels follow the first two pools")
+    grid: int = Field(6, gt=0, description="height and width to which the input of the dense layers is averaged")
     d_model: int = Field(4096, gt=0, description="width of the dense layers")
-    dropout: float = Field(0.5, ge=0, lt=1, description="on the dense layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on the dense layers")
 
     def model_post_init(self, _: object) -> None:
         N = output_size(self.size, self.first, self.stride, self.padding)
         for _pool in range(3):
             N = output_size(N, 3, 2)
         if N < 1:
-            raise ValueError(f"size = {self.size} leaves nothing after three pools; give a smaller stride")
+            raise ValueError(f"size = {self.size} is too small for three pools; set a smaller stride")
 
 
-class AlexNet(PictureModel):
+class AlexNet(ImageNetwork):
     Config = AlexNetConfig
 
     def __init__(self, config: AlexNetConfig) -> None:
@@ -70,5 +73,5 @@ class AlexNet(PictureModel):
         self.layers.apply(rectified)
         self.dense.apply(rectified)
 
-    def look(self, pixels: Tensor) -> Tensor:
+    def features(self, pixels: Tensor) -> Tensor:
         return self.dense(self.pool(self.layers(pixels)))

@@ -1,12 +1,12 @@
-"""BERT, the Transformer's encoder by itself, which reads a text whole (Devlin et al. 2019).
+"""BERT, the encoder-only Transformer, which reads a text in both directions (Devlin et al. 2019).
 
-    hidden(batch)              norm(words + segments + positions), then L blocks that look both ways
-    head(hidden)               norm(gelu(W h)) E' + b: which word stands, or should stand, at each position
-    pooled(hidden)             tanh(W h_1): the first position, CLS, speaks for the whole text
-    next_sentence(pooled)      does the second text follow the first?
+    hidden(batch)              norm(words + segments + positions), then L blocks with attention in both directions
+    head(hidden)               norm(gelu(W h)) E' + b: which token is, or should be, at each position
+    pooled(hidden)             tanh(W h_1): the first position, CLS, represents the whole text
+    next_sentence(pooled)      whether the second text follows the first
 
-RoBERTa (Liu et al. 2019) is the same network with one segment, no next sentence, and two rows that no position uses
-at the head of its table of positions.
+RoBERTa (Liu et al. 2019) is the same network with one segment, no next-sentence head, and two unused rows at the start
+of its position table.
 """
 
 from typing import Literal
@@ -31,27 +31,29 @@ class BertConfig(StackConfig):
     """[model] of kind "bert". The defaults are BERT-base with all its heads: 110 million parameters."""
 
     kind: Literal["bert"] = "bert"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as bert-base")
-    vocab: int = Field(30522, gt=0, description="entries; taken from the tokenizer when training")
-    n_layers: int = Field(12, gt=0)
-    n_segments: int = Field(2, ge=0, description="kinds of text that are told apart: 2 for pairs; RoBERTa has 1")
-    d_model: int = Field(768, gt=0)
-    d_ff: int = Field(3072, gt=0)
-    n_heads: int = Field(12, gt=0)
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-tanh"] = "gelu"
+    preset: str | None = Field(None, description="name of a preset, such as bert-base")
+    vocab: int = Field(30522, gt=0, description="vocabulary size, set from the tokenizer in training")
+    n_layers: int = Field(12, gt=0, description="number of blocks")
+    n_segments: int = Field(2, ge=0, description="number of segment embeddings: 2 for pairs of texts; 1 in RoBERTa")
+    d_model: int = Field(768, gt=0, description="width of the model")
+    d_ff: int = Field(3072, gt=0, description="width of the feed-forward networks")
+    n_heads: int = Field(12, gt=0, description="attention heads per layer")
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-tanh"] = Field(
+        "gelu", description="feed-forward activation"
+    )
     norm_eps: float | None = Field(1e-12, gt=0, description="ε of every norm")
-    residual: Literal["pre", "post"] = "post"
-    first_norm: bool = Field(True, description="a norm on the embeddings, once their positions are added")
+    residual: Literal["pre", "post"] = Field("post", description="norm before each sublayer or after each residual sum")
+    first_norm: bool = Field(True, description="whether a norm follows the embeddings and their positions")
     positions: PositionConfig = PositionConfig(kind="learned")
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
-    word_head: bool = Field(True, description="can say which word is missing; a sentence encoder cannot")
-    pooler: bool = Field(True, description="can say a text in one vector, which next_sentence_head reads")
-    next_sentence_head: bool = Field(True, description="can say whether the second text follows the first")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens")
+    pooler: bool = Field(True, description="whether there is a layer that pools a text, for next_sentence_head")
+    next_sentence_head: bool = Field(True, description="whether there is a head that predicts if text 2 follows text 1")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         if self.next_sentence_head and not self.pooler:
-            raise ValueError("next_sentence_head reads the pooler; set pooler = true, or next_sentence_head = false")
+            raise ValueError("next_sentence_head needs the pooler; set pooler = true or next_sentence_head = false")
 
 
 class Bert(nn.Module):
@@ -60,7 +62,7 @@ class Bert(nn.Module):
     Config = BertConfig
     task = "masked-lm"
     batch_class = EncoderBatch
-    heads = ("word_head", "pooler", "next_sentence_head")  # fields of the same names say which there are
+    heads = ("word_head", "pooler", "next_sentence_head")  # optional; fields of the same names enable them
 
     def __init__(self, config: BertConfig, core: Core | None = None) -> None:
         super().__init__()
@@ -78,33 +80,33 @@ class Bert(nn.Module):
         return hidden if self.word_head is None else self.head(hidden)
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """The last layer (B, T, D). What stands at padded positions means nothing."""
+        """The last layer (B, T, D). Values at padding have no meaning."""
         where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
         return self.encoder(self.embed(batch), where, None if batch.mask is None else Padding(batch.mask))
 
     def embed(self, batch: EncoderBatch) -> Tensor:
-        """Words and segments (B, T, D); positions come in the encoder. A model with one segment is told of no other."""
+        """Words and segments (B, T, D); the encoder adds positions. With one segment, `batch.segments` is ignored."""
         words = self.embedding(batch.tokens)
         if self.segments is None:
             return words
-        is_told = batch.segments is not None and self.config.n_segments > 1
-        return words + self.segments(batch.segments if is_told else torch.zeros_like(batch.tokens))
+        has_segments = batch.segments is not None and self.config.n_segments > 1
+        return words + self.segments(batch.segments if has_segments else torch.zeros_like(batch.tokens))
 
     def head(self, hidden: Tensor) -> Tensor:
-        """hidden (…, D) -> scores for the word of each position (…, V)."""
-        return there(self.word_head, "word_head")(hidden)
+        """hidden (…, D) -> logits of the token at each position (…, V)."""
+        return require_head(self.word_head, "word_head")(hidden)
 
     def pooled(self, hidden: Tensor) -> Tensor:
-        """hidden (B, T, D) -> (B, D): each text in one vector."""
-        return torch.tanh(there(self.pooler, "pooler")(hidden[:, 0]))
+        """hidden (B, T, D) -> (B, D): one vector per text."""
+        return torch.tanh(require_head(self.pooler, "pooler")(hidden[:, 0]))
 
     def next_sentence(self, pooled: Tensor) -> Tensor:
-        """pooled (B, D) -> (B, 2): scores for "it follows" and for "it comes from elsewhere", in this order."""
-        return there(self.next_sentence_head, "next_sentence_head")(pooled)
+        """pooled (B, D) -> (B, 2): logits of "it follows" and "it does not follow", in this order."""
+        return require_head(self.next_sentence_head, "next_sentence_head")(pooled)
 
 
 class WordHead(nn.Module):
-    """hidden (…, D) -> logits (…, V): norm(act(W h)) E' + b, where E is the embedding's own table."""
+    """hidden (…, D) -> logits (…, V): norm(act(W h)) E' + b, with E tied to the embedding."""
 
     def __init__(self, config: BertConfig, embedding: TokenEmbedding) -> None:
         super().__init__()
@@ -116,8 +118,8 @@ class WordHead(nn.Module):
         return self.unembedding(self.norm(self.activation(self.dense(hidden))))
 
 
-def there(head: nn.Module | None, key: str) -> nn.Module:
-    """A head that was built, or a sentence that says it was not."""
+def require_head(head: nn.Module | None, key: str) -> nn.Module:
+    """The head, or a ConfigError if the model was built without it."""
     if head is None:
-        raise ConfigError(f"this model has no {key}", f"build it with model.{key} = true, and train it")
+        raise ConfigError(f"this model has no {key}", f"train a model with --set model.{key}=true")
     return head

@@ -1,9 +1,9 @@
-"""A bidirectional recurrent network that reads a text whole: what a word means may depend on what follows it.
+"""A bidirectional recurrent network, for which the meaning of a word may depend on the words that follow it.
 
     h_t = [→h_t; ←h_t]                  "Teddy bears are on sale", "Teddy Roosevelt was a president"
-    logits_t = V h_t + c                which word stands, or should stand, at each position: the word head
+    logits_t = V h_t + c                the word head: which token is, or should be, at each position
 
-With a classifier on it (models/classifier.py), it is the notes' many-to-one network.
+With a classification head on top (models/classifier.py), it is the many-to-one network of the notes.
 """
 
 from typing import Literal
@@ -16,22 +16,22 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.layers.cells import CellName
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
 from clearformer.layers.recurrent import recurrent
-from clearformer.models.bert import there
+from clearformer.models.bert import require_head
 
 
 class BiRNNConfig(Config):
     """[model], or the [model.base] of a classifier, of kind "birnn"."""
 
     kind: Literal["birnn"] = "birnn"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as bigru")
-    vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
-    cell: CellName = Field("gru", description="its equation: layers/cells.py")
-    n_layers: int = Field(1, gt=0)
-    d_model: int = Field(256, gt=0, multiple_of=2, description="of both directions together")
-    d_embedding: int = Field(128, gt=0)
-    dropout: float = Field(0.5, ge=0, lt=1, description="on embeddings and between layers")
-    word_head: bool = Field(True, description="says which word is missing; the base of a classifier does not")
-    max_length: int = Field(512, gt=0, description="tokens; longer texts are cut")
+    preset: str | None = Field(None, description="name of a preset, such as bigru")
+    vocab: int = Field(30000, gt=0, description="vocabulary size, set from the tokenizer in training")
+    cell: CellName = Field("gru", description="recurrent cell; layers/cells.py has the equations")
+    n_layers: int = Field(1, gt=0, description="number of recurrent layers")
+    d_model: int = Field(256, gt=0, multiple_of=2, description="width of both directions together, an even number")
+    d_embedding: int = Field(128, gt=0, description="width of the embeddings")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on embeddings and between layers")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false under a classifier")
+    max_length: int = Field(512, gt=0, description="max length of a text in tokens; longer texts are truncated")
 
 
 class BiRNN(nn.Module):
@@ -41,7 +41,7 @@ class BiRNN(nn.Module):
     task = "masked-lm"
     batch_class = EncoderBatch
     pooling = "max"
-    """What speaks for a text, unless the recipe says otherwise."""
+    """The default pooling of a classifier on this network."""
 
     def __init__(self, config: BiRNNConfig) -> None:
         super().__init__()
@@ -56,10 +56,10 @@ class BiRNN(nn.Module):
         return hidden if self.word_head is None else self.head(hidden)
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """The last layer (B, T, D), zero at padding. Of a pair only the token between its texts tells them apart."""
+        """The last layer (B, T, D), zero at padding. Only the token between them separates the texts of a pair."""
         lengths = None if batch.mask is None else batch.mask.sum(1)
         return self.layers.outputs(self.dropout(self.embedding(batch.tokens)), lengths)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """hidden (…, D) -> scores for the word of each position (…, V)."""
-        return there(self.word_head, "word_head")(hidden)
+        """hidden (…, D) -> logits of the token at each position (…, V)."""
+        return require_head(self.word_head, "word_head")(hidden)

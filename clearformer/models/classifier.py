@@ -1,17 +1,17 @@
-"""A classifier: any network that reads text, and a matrix that judges what it has read (Devlin et al. 2019, section 4).
+"""A classification head on any network that reads text (Devlin et al. 2019, section 4).
 
-    hidden(batch)      h = pool(base(x)): one vector for each text, or one for each position
-    head(hidden)       W dropout(h) + b: a score for every class; a regression has one, its value
+    hidden(batch)      h = pool(base(x)): one vector per text, or one per position
+    head(hidden)       W dropout(h) + b: logits of the classes; a regression has one output, the value
 
-What speaks for a text is for `pooling` to say:
+`pooling` chooses the vector that represents a text:
 
-    first     h_1, the token that opens the text                       BERT's CLS
-    pooler    tanh(W h_1), as the base learnt it with next sentences   BERT
+    first     h_1, the first token                                     BERT's CLS
+    pooler    tanh(W h_1), trained by next-sentence prediction         BERT
     mean      the mean over real tokens                                Reimers & Gurevych 2019
-    max       of each feature the largest, over real tokens            Kim 2014
-    last      h_n, the last real token, the only one that has read all when reading goes from left to right
-    ends      →h_n and ←h_1, the last states of a network that reads both ways
-    none      nothing does: every position is judged by itself
+    max       the maximum of each feature over real tokens             Kim 2014
+    last      h_n, the last real token, the only one to see the whole text in a left-to-right model
+    ends      →h_n and ←h_1, the last states of a bidirectional recurrent network
+    none      no pooling: every position is classified separately
 """
 
 from typing import Any, Literal
@@ -27,26 +27,26 @@ from clearformer.layers.attention import Core
 from clearformer.layers.init import gaussian
 from clearformer.models import MODELS
 
-HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no words are said
-TASKS = ("masked-lm", "causal-lm")  # of the networks that can be read from
+HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no tokens predicted
+TASKS = ("masked-lm", "causal-lm")  # tasks of the networks that can be a base
 
 Pooling = Literal["first", "pooler", "mean", "max", "last", "ends", "none"]
 
 
 class ClassifierConfig(Config):
-    """[model] of kind "classifier"; [model.base] is the [model] of an encoder or a decoder, its heads left out."""
+    """[model] of kind "classifier"; [model.base] is the [model] of an encoder or a decoder, without its heads."""
 
     kind: Literal["classifier"] = "classifier"
-    preset: str | None = None
-    pooling: Pooling = "mean"
-    dropout: float = Field(0.1, ge=0, lt=1, description="on what the head reads")
-    n_classes: int = Field(2, gt=0, description="taken from the data when training; 1 is a regression")
-    base: Any = Field({"kind": "bert"}, description="the network that reads: its kind and sizes")
+    preset: str | None = Field(None, description="name of a preset")
+    pooling: Pooling = Field("mean", description="vector that represents a text; none classifies every position")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on the head's input")
+    n_classes: int = Field(2, gt=0, description="number of classes, set from the data in training; 1 for a regression")
+    base: Any = Field({"kind": "bert"}, description="table of the network below the head: its kind and sizes")
 
     @field_validator("base", mode="after")
     @classmethod
     def _resolve(cls, base: Any, info: Any) -> Any:
-        """The base's own configuration. Its kind is always written out, and what would say words is left out."""
+        """The configuration of the base, with its kind always written out and its token heads removed."""
         table = (
             base.model_dump(exclude_unset=True) | {"kind": vars(base)["kind"]}
             if isinstance(base, BaseModel)
@@ -57,14 +57,16 @@ class ClassifierConfig(Config):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         if getattr(schema, "task", None) not in TASKS:
-            raise ValueError(f"a {table['kind']} cannot be read from; choose a bert, a gpt, a birnn or a textcnn")
-        known = schema.Config.model_fields
-        if info.data.get("pooling") == "pooler" and "pooler" not in known:
-            raise ValueError(f"a {table['kind']} has no pooler; choose another pooling")
+            raise ValueError(
+                f'kind = "{table["kind"]}" cannot be the base of a classifier; use bert, gpt, rnn-lm, birnn or textcnn'
+            )
+        fields = schema.Config.model_fields
+        if info.data.get("pooling") == "pooler" and "pooler" not in fields:
+            raise ValueError(f'kind = "{table["kind"]}" has no pooler; choose another pooling')
         if info.data.get("pooling") == "ends" and table["kind"] != "birnn":
-            raise ValueError(f"a {table['kind']} does not read both ways apart; choose another pooling")
-        wanted = HEADLESS | {"pooler": info.data.get("pooling") == "pooler"}
-        return schema.Config(**table | {key: value for key, value in wanted.items() if key in known})
+            raise ValueError(f'pooling = "ends" needs kind = "birnn", not "{table["kind"]}"; choose another pooling')
+        heads = HEADLESS | {"pooler": info.data.get("pooling") == "pooler"}
+        return schema.Config(**table | {key: value for key, value in heads.items() if key in fields})
 
     @property
     def vocab(self) -> int:
@@ -76,7 +78,7 @@ class ClassifierConfig(Config):
 
 
 class Classifier(nn.Module):
-    """tokens (B, T) -> scores (B, C), or (B, T, C) where every position is judged."""
+    """tokens (B, T) -> logits (B, C), or (B, T, C) if every position is classified."""
 
     Config = ClassifierConfig
     task = "classification"
@@ -94,7 +96,7 @@ class Classifier(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """What is judged: (B, D), or (B, T, D) where every position is."""
+        """The input of the head: (B, D), or (B, T, D) if every position is classified."""
         hidden = read(self.base, batch)
         if self.config.pooling == "none":
             return hidden
@@ -109,8 +111,8 @@ class Classifier(nn.Module):
 
 
 def read(base: Any, batch: EncoderBatch) -> Tensor:
-    """The last layer (B, T, D) of a network that reads whole texts, or of one that reads from left to right."""
-    if base.task == "causal-lm":  # what a causal position cannot see, padding at the end, cannot matter
+    """The last layer (B, T, D) of the base."""
+    if base.task == "causal-lm":  # needs no mask: causal positions do not see the padding at the end
         batch = TextBatch(batch.tokens, batch.tokens, n_tokens=0)  # type: ignore[assignment]
     return base.hidden(batch)
 
@@ -138,7 +140,7 @@ def pool_max(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def pool_ends(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """hidden (B, T, 2D): forwards, then backwards."""
+    """hidden (B, T, 2D), the forward and the reverse direction -> (B, 2D)."""
     forwards, backwards = hidden.chunk(2, dim=2)
     return torch.cat([pool_last(forwards, mask), pool_first(backwards, mask)], dim=1)
 

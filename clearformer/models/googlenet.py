@@ -1,18 +1,18 @@
-"""GoogLeNet: nine blocks that look at several scales at once (Szegedy et al. 2015).
+"""GoogLeNet: nine blocks with filters of several sizes (Szegedy et al. 2015).
 
     x = stem(pixels)                       7×7, pool, 1×1, 3×3, pool
     x = blocks 3a 3b | 4a … 4e | 5a 5b     layers/inception.py, a pool between the stages
-    h = mean over all places               (B, D)
+    h = mean over all pixels               (B, D)
 
-    scores = W h                           and, while it learns, those of two small networks on 4a and 4d, which give
+    logits = W h                           and, in training, the logits of two small networks on 4a and 4d, which give
                                            the early blocks a gradient of their own
 
-The auxiliary networks are asked through `answers(batch)`: the head's scores, then each auxiliary network's. An
-objective that finds this method on a model in training adds their losses, weighted 0.3 in the paper; whoever uses the
-model, and so calls `head(hidden(batch))`, never meets them.
+`answers(batch)` returns the logits of the head, then of each auxiliary network. If a model has this method, the
+objective adds their losses in training, with the paper's weight of 0.3. Inference calls `head(hidden(batch))`, which
+skips them.
 
-The paper's norms across channels are torchvision's batch norms, which have no biases; besides, its large filters are
-3×3 instead of 5×5 and its last pool 2×2 instead of 3×3.
+torchvision's version has batch norms without biases instead of the paper's norms across channels, 3×3 instead of 5×5
+large filters, and 2×2 instead of 3×3 for the last pool.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ from clearformer.layers.geometry import output_size
 from clearformer.layers.inception import Inception, Mixture
 from clearformer.layers.init import rectified
 from clearformer.layers.norms import local_norm
-from clearformer.models.image_model import ImageModelConfig, PictureModel, laid_out
+from clearformer.models.image_model import ImageModelConfig, ImageNetwork, channels_last
 
 STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
     (
@@ -50,43 +50,47 @@ STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
 
 
 class GoogLeNetConfig(ImageModelConfig):
-    """[model] of kind "googlenet". The defaults are the paper's."""
+    """[model] of kind "googlenet". The defaults are the settings of the paper."""
 
     kind: Literal["googlenet"] = "googlenet"
-    upsample: int | None = Field(None, gt=0, description="pixels a side to which small pictures are enlarged first")
-    stem: bool = Field(True, description="without one, the picture goes straight into the first block")
-    stages: tuple[tuple[Mixture, ...], ...] = Field(STAGES, description="six numbers a block, as layers/inception.py")
-    auxiliary: tuple[str, ...] = Field(("4a", "4d"), description="blocks that have an auxiliary network")
-    batch_norm: bool = Field(False, description="after each convolution, instead of two norms across channels")
-    large: Literal[3, 5] = Field(5, description="pixels a side of a block's largest filters; torchvision's have 3")
-    last_pool: Literal[2, 3] = Field(3, description="pixels a side of the last pool; torchvision's has 2")
-    dropout: float = Field(0.4, ge=0, lt=1, description="on what the head reads")
+    upsample: int | None = Field(None, gt=0, description="height and width in pixels to which images are enlarged")
+    stem: bool = Field(True, description="whether there is a stem; without it, the first block reads the image")
+    stages: tuple[tuple[Mixture, ...], ...] = Field(
+        STAGES, description="six channel counts per block, as in layers/inception.py"
+    )
+    auxiliary: tuple[str, ...] = Field(("4a", "4d"), description="names of the blocks with an auxiliary network")
+    batch_norm: bool = Field(
+        False, description="whether batch norm follows each convolution, instead of two norms across channels"
+    )
+    large: Literal[3, 5] = Field(5, description="size of the largest filters in pixels; 3 in torchvision")
+    last_pool: Literal[2, 3] = Field(3, description="size of the last pool in pixels; 2 in torchvision")
+    dropout: float = Field(0.4, ge=0, lt=1, description="dropout probability on the head's input")
 
     def model_post_init(self, _: object) -> None:
-        known = [name for name, _ in named_blocks(self.stages)]
-        if unknown := [name for name in self.auxiliary if name not in known]:
-            raise ValueError(f"auxiliary: there is no block `{unknown[0]}`; there are {', '.join(known)}")
+        blocks = [name for name, _ in named_blocks(self.stages)]
+        if unknown := [name for name in self.auxiliary if name not in blocks]:
+            raise ValueError(f"auxiliary: unknown block `{unknown[0]}`; choose from {', '.join(blocks)}")
         if self.auxiliary and not self.n_classes:
-            raise ValueError("auxiliary networks score classes; with n_classes = 0, set auxiliary = []")
+            raise ValueError("auxiliary networks need classes; with n_classes = 0, set auxiliary = []")
         N = self.upsample or self.size
         N = halved(halved(output_size(N, 7, 2, 3), 3), 3) if self.stem else N
         for i in range(1, len(self.stages)):
             N = halved(N, self.last_pool if i == len(self.stages) - 1 else 3)
         if N < 1:
-            raise ValueError(f"size = {self.size} leaves nothing after the pools; enlarge pictures by upsample = 96")
+            raise ValueError(f"size = {self.size} is too small for the pools; set upsample = 96 to enlarge images")
 
 
 def halved(N: int, F: int) -> int:
-    """What a pool of stride 2 leaves; a last window that hangs over the border counts."""
+    """The size after a pool of stride 2, counting a last window that crosses the border."""
     return output_size(N + 1, F, 2)
 
 
 def named_blocks(stages: tuple[tuple[Mixture, ...], ...]) -> list[tuple[str, Mixture]]:
-    """3a, 3b, 4a …, as the paper calls them: the stem is 1 and 2."""
+    """Blocks with their names in the paper: 3a, 3b, 4a …; stages 1 and 2 are the stem."""
     return [(f"{3 + i}{chr(97 + j)}", mixture) for i, stage in enumerate(stages) for j, mixture in enumerate(stage)]
 
 
-class GoogLeNet(PictureModel):
+class GoogLeNet(ImageNetwork):
     Config = GoogLeNetConfig
     heads = ("classifier", "auxiliary")
     config: GoogLeNetConfig
@@ -110,27 +114,27 @@ class GoogLeNet(PictureModel):
         self.stem.apply(rectified)
         self.blocks.apply(rectified)
 
-    def look(self, pixels: Tensor) -> Tensor:
-        return self.each(pixels)[0]
+    def features(self, pixels: Tensor) -> Tensor:
+        return self.all_features(pixels)[0]
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.classifier(self.dropout(hidden))
 
     def answers(self, batch: ImageBatch) -> list[Tensor]:
-        """The head's scores (B, n_classes), then those of each auxiliary network: for training."""
-        hidden, seen = self.each(laid_out(batch))
-        return [self.head(hidden), *(self.auxiliary[name](x) for name, x in seen.items())]
+        """For training: the logits (B, n_classes) of the head, then of each auxiliary network."""
+        hidden, maps = self.all_features(channels_last(batch))
+        return [self.head(hidden), *(self.auxiliary[name](x) for name, x in maps.items())]
 
-    def each(self, pixels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The vector (B, D), and what leaves the blocks that have an auxiliary network."""
+    def all_features(self, pixels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The image vectors (B, D), and the outputs of the blocks with an auxiliary network."""
         if self.config.upsample is not None:
             pixels = F.interpolate(pixels, size=(self.config.upsample,) * 2, mode="bilinear")
-        x, seen = self.stem(pixels), {}
+        x, maps = self.stem(pixels), {}
         for name, block in self.blocks.items():
             x = block(x)
             if name in self.auxiliary:
-                seen[name] = x
-        return self.pool(x).flatten(1), seen
+                maps[name] = x
+        return self.pool(x).flatten(1), maps
 
 
 def build_stem(config: GoogLeNetConfig, conv: partial[Conv]) -> nn.Sequential:
@@ -141,7 +145,7 @@ def build_stem(config: GoogLeNetConfig, conv: partial[Conv]) -> nn.Sequential:
 
 
 class Auxiliary(nn.Module):
-    """x (B, C, Y, X) -> scores (B, n_classes), from averages over a grid of 4×4."""
+    """x (B, C, Y, X) -> logits (B, n_classes), from averages over a 4×4 grid."""
 
     def __init__(self, c_in: int, n_classes: int, conv: partial[Conv]) -> None:
         super().__init__()

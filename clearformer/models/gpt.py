@@ -1,14 +1,14 @@
-"""The decoder-only Transformer, which reads from left to right and says what comes next (Radford et al. 2018, 2019).
+"""The decoder-only Transformer, which reads from left to right and predicts the next token (Radford et al. 2018, 2019).
 
-    hidden = decoder(tokens)      embed + positions, then L blocks of self-attention to the past and feed-forward
-    logits = head(hidden)         at each position, a score for every word that may come next
+    hidden = decoder(tokens)      embed + positions, then L blocks of causal self-attention and feed-forward
+    logits = head(hidden)         at each position, logits of the next token
 
     GPT       post-norm, GELU, learned positions                                Radford et al. 2018
-    GPT-2     pre-norm, a norm at the end, quieter residual weights to begin    Radford et al. 2019
+    GPT-2     pre-norm, a norm at the end, smaller initial residual weights     Radford et al. 2019
     GPT-3     the same, larger                                                  Brown et al. 2020
-    Llama     RMSNorm, rotary positions, SwiGLU, shared key heads, no biases    Touvron et al. 2023
+    Llama     RMSNorm, rotary positions, SwiGLU, grouped key heads, no biases   Touvron et al. 2023
 
-All of them are this class: what tells them apart is the configuration.
+All of them are this class and differ only in their configuration.
 """
 
 from math import sqrt
@@ -24,35 +24,35 @@ from clearformer.layers.backends import FusedCore
 from clearformer.layers.cache import DecodeState
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
 from clearformer.layers.init import STD, gaussian
-from clearformer.layers.masks import Causal, Documents, Mask, Prefix
+from clearformer.layers.masks import Causal, Documents, Mask, PrefixLM
 from clearformer.layers.positions import PositionConfig
 from clearformer.models.stack import Activation, StackConfig, build_stack
 
 
 class GPTConfig(StackConfig):
-    """[model] of kind "gpt". The defaults are the smallest GPT-2, of 124 million parameters."""
+    """[model] of kind "gpt". The defaults are the smallest GPT-2, with 124 million parameters."""
 
     kind: Literal["gpt"] = "gpt"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as gpt2-medium")
-    vocab: int = Field(50257, gt=0, description="entries; taken from the tokenizer when training")
-    n_layers: int = Field(12, gt=0)
-    d_model: int = Field(768, gt=0)
-    d_ff: int = Field(3072, gt=0)
-    n_heads: int = Field(12, gt=0)
-    activation: Activation = "gelu-tanh"
+    preset: str | None = Field(None, description="name of a preset, such as gpt2-medium")
+    vocab: int = Field(50257, gt=0, description="vocabulary size, set from the tokenizer in training")
+    n_layers: int = Field(12, gt=0, description="number of blocks")
+    d_model: int = Field(768, gt=0, description="width of the model")
+    d_ff: int = Field(3072, gt=0, description="width of the feed-forward networks")
+    n_heads: int = Field(12, gt=0, description="attention heads per layer")
+    activation: Activation = Field("gelu-tanh", description="feed-forward activation")
     positions: PositionConfig = PositionConfig(kind="learned")
-    max_length: int = Field(1024, gt=0, description="tokens, for tables of positions")
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
-    tied: bool = Field(True, description="the head's matrix is the embedding's")
-    head_bias: bool = False
-    scale_embedding: bool = Field(False, description="multiply embeddings by √d_model")
+    max_length: int = Field(1024, gt=0, description="max length of a text in tokens")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
+    tied: bool = Field(True, description="whether the head is tied to the embedding")
+    head_bias: bool = Field(False, description="whether the head has a bias")
+    scale_embedding: bool = Field(False, description="whether to multiply embeddings by √d_model")
     prompt: Literal["causal", "full"] = Field(
-        "causal", description="how a prompt is read: to the past alone, or both ways, as prefix-lm trains it"
+        "causal", description="attention inside a prompt: causal, or full (in both directions), for a prefix LM"
     )
 
 
 class GPT(nn.Module):
-    """tokens (B, T) -> logits (B, T, V): at each position, scores for the next token."""
+    """tokens (B, T) -> logits (B, T, V): at each position, logits of the next token."""
 
     Config = GPTConfig
     task = "causal-lm"
@@ -66,7 +66,7 @@ class GPT(nn.Module):
         tied = self.embedding if config.tied else None
         self.unembedding = Unembedding(config.d_model, config.vocab, config.head_bias, tied)
         self.apply(gaussian)
-        # Each block adds twice to the residual stream: 2L terms of variance 1/2L add up to that of one.
+        # Each block adds twice to the residual stream: 2L terms of variance 1/2L add up to a variance of 1.
         for name, parameter in self.decoder.named_parameters():
             if name.endswith(("attn.out.weight", "mlp.down.weight")):
                 nn.init.normal_(parameter, std=STD / sqrt(2 * config.n_layers))
@@ -77,11 +77,11 @@ class GPT(nn.Module):
     def hidden(self, batch: TextBatch) -> Tensor:
         """The last layer (B, T, D), for objectives that fuse the head with their loss.
 
-        Padding at the end of a row needs no mask: what a causal position cannot see cannot matter.
+        Padding at the end of a row needs no mask: causal positions do not see it.
         """
         where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
         where = where if batch.positions is None else batch.positions
-        mask: Mask = Causal() if batch.prefix is None else Prefix(batch.prefix)
+        mask: Mask = Causal() if batch.context is None else PrefixLM(batch.context)
         mask = mask if batch.documents is None else mask & Documents(batch.documents)
         return self.decoder(self.embedding(batch.tokens), where, mask)
 
@@ -89,19 +89,19 @@ class GPT(nn.Module):
         return self.unembedding(hidden)
 
     def start(self, tokens: Tensor, mask: Tensor | None) -> DecodeState:
-        """Read the prompts in one pass: tokens (B, S), mask (B, S) True at tokens, then padding; None if there is none.
+        """Read the prompts in one pass: tokens (B, S), S may be 0; mask (B, S), True at tokens, None without padding.
 
-        Nothing is said yet: the first step takes the token after these, which may be none at all, (B, 0).
+        Padding is at the end of a row. Nothing is predicted yet: the first step takes the token after these.
         """
         state = DecodeState(self.config.n_layers, tokens.device)
         state.read(tokens.size(1), mask)
-        whole = None if mask is None else Prefix(mask)
-        seen = Causal() if self.config.prompt == "causal" else whole
-        self.decoder(self.embedding(tokens), state.slots, seen, caches=state.caches)
+        full = None if mask is None else PrefixLM(mask)
+        allowed = Causal() if self.config.prompt == "causal" else full
+        self.decoder(self.embedding(tokens), state.slots, allowed, caches=state.caches)
         return state
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """One token on each of W branches of B texts: tokens (B, W) -> logits (B, W, V)."""
+        """Decode one token of each of W hypotheses of B texts: tokens (B, W) -> logits (B, W, V)."""
         where, mask = state.grow(*tokens.shape)
         hidden = self.decoder(self.embedding(tokens), where, mask, caches=state.caches, slots=state.slots)
         return self.head(hidden), state

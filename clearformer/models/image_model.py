@@ -1,7 +1,7 @@
-"""What the networks for pictures share, as stack.py is what the Transformers do.
+"""The base of all image networks, as stack.py is for Transformers.
 
-hidden(batch)      h = look(pixels): one vector for each picture
-head(hidden)       W h + b: a score for every class; with n_classes = 0 there is no head, and h is the answer
+hidden(batch)      h = features(pixels): one vector per image
+head(hidden)       W h + b: logits of the classes; with n_classes = 0 there is no head, and the output is h
 """
 
 import torch
@@ -13,21 +13,23 @@ from clearformer.data.batch import ImageBatch
 
 
 class SquareConfig(Config):
-    """The keys of [model] that every network for pictures has."""
+    """The keys of [model] that all image networks have."""
 
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as resnet18")
-    channels: int = Field(3, gt=0, description="3 for colours, 1 for greys")
-    size: int = Field(224, gt=0, description="pixels a side; pictures are square")
+    preset: str | None = Field(None, description="name of a preset, such as resnet18")
+    channels: int = Field(3, gt=0, description="channels of an image: 3 for colour, 1 for greyscale")
+    size: int = Field(224, gt=0, description="height and width of an image in pixels")
 
 
 class ImageModelConfig(SquareConfig):
-    """And those of every classifier of them."""
+    """The keys of [model] that all image classifiers have."""
 
-    n_classes: int = Field(1000, ge=0, description="taken from the data when training; 0: vectors instead of scores")
+    n_classes: int = Field(
+        1000, ge=0, description="number of classes, set from the data in training; 0 returns vectors instead of logits"
+    )
 
 
-class PictureModel(nn.Module):
-    """pixels (B, C, Y, X), float and normalised -> scores (B, n_classes)."""
+class ImageNetwork(nn.Module):
+    """pixels (B, C, Y, X), float and normalised -> logits (B, n_classes)."""
 
     task = "image-classification"
     batch_class = ImageBatch
@@ -42,23 +44,23 @@ class PictureModel(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: ImageBatch) -> Tensor:
-        """What is judged: (B, D)."""
-        return self.look(laid_out(batch))
+        """One vector per image (B, D), the input of the head."""
+        return self.features(channels_last(batch))
 
-    def look(self, pixels: Tensor) -> Tensor:
+    def features(self, pixels: Tensor) -> Tensor:
         raise NotImplementedError
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.classifier(hidden)
 
 
-def laid_out(batch: ImageBatch) -> Tensor:
-    """The pixels (B, C, Y, X), in memory place by place with all channels together, as tensor cores want them."""
+def channels_last(batch: ImageBatch) -> Tensor:
+    """The pixels (B, C, Y, X), stored with the channels of a pixel together, the layout that tensor cores need."""
     return batch.pixels.contiguous(memory_format=torch.channels_last)
 
 
 def dense(d_in: int, d_out: int, dropout: float) -> nn.Sequential:
-    """The two wide layers, x (B, C, Y, X) -> (B, d_out), that AlexNet and VGG end with."""
+    """The two wide dense layers at the end of AlexNet and VGG: x (B, C, Y, X) -> (B, d_out)."""
     layers: list[nn.Module] = [nn.Flatten()]
     for n in (d_in, d_out):
         layers += [nn.Linear(n, d_out), nn.ReLU(), nn.Dropout(dropout)]

@@ -1,10 +1,10 @@
-"""The recurrent language model: it reads word by word, and what it has read is one state (Mikolov et al. 2010).
+"""The recurrent language model, which reads token by token into a state of fixed size (Mikolov et al. 2010).
 
     s_t = cell(E[x_t], s_t−1)           L layers, each reading the one below; embeddings or one-hot vectors
-    logits_t = V h_t + c                at each position, a score for every word that may come next
+    logits_t = V h_t + c                at each position, logits of the next token
 
-The sizes and the dropout, on all but the connections through time, are those of Zaremba et al. 2014. Between batches
-the state is carried along (data/streams.py), between decoding steps it is all that is remembered.
+Sizes and dropout, on all connections except through time, follow Zaremba et al. 2014. The state is carried from batch
+to batch (data/streams.py) and from decoding step to decoding step.
 """
 
 from typing import Literal
@@ -19,25 +19,27 @@ from clearformer.layers.cache import RecurrentState
 from clearformer.layers.cells import CellName
 from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding
 from clearformer.layers.recurrent import Unrolled, recurrent
-from clearformer.models.bert import there
+from clearformer.models.bert import require_head
 
 
 class RNNConfig(Config):
-    """[model] of kind "rnn-lm". The defaults are Zaremba et al.'s medium LSTM, of 19.8 million parameters."""
+    """[model] of kind "rnn-lm". The defaults are the medium LSTM of Zaremba et al., with 19.8 million parameters."""
 
     kind: Literal["rnn-lm"] = "rnn-lm"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as lstm-ptb-small")
-    vocab: int = Field(10000, gt=0, description="entries; taken from the tokenizer when training")
-    cell: CellName = Field("lstm", description="its equation: layers/cells.py")
-    n_layers: int = Field(2, gt=0)
-    d_model: int = Field(650, gt=0)
+    preset: str | None = Field(None, description="name of a preset, such as lstm-ptb-small")
+    vocab: int = Field(10000, gt=0, description="vocabulary size, set from the tokenizer in training")
+    cell: CellName = Field("lstm", description="recurrent cell; layers/cells.py has the equations")
+    n_layers: int = Field(2, gt=0, description="number of recurrent layers")
+    d_model: int = Field(650, gt=0, description="width of the recurrent layers")
     embedding: Literal["learned", "tied", "one-hot"] = Field(
-        "learned", description="tied: the head's matrix is the embedding's; one-hot: a vector as long as the vocabulary"
+        "learned", description="input vectors: learned, learned and tied to the head, or one-hot over the vocabulary"
     )
-    dropout: float = Field(0.5, ge=0, lt=1, description="on embeddings, between layers and on what the head reads")
-    init: float = Field(0.05, gt=0, description="weights begin uniform between −init and init")
-    word_head: bool = Field(True, description="says the next word; the base of a classifier does not")
-    max_length: int = Field(8192, gt=0, description="tokens of a text to score or go on from: memory bounds them alone")
+    dropout: float = Field(
+        0.5, ge=0, lt=1, description="dropout probability on embeddings, between layers and on the head's input"
+    )
+    init: float = Field(0.05, gt=0, description="weights are initialised uniformly between −init and init")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false under a classifier")
+    max_length: int = Field(8192, gt=0, description="max length of a text or prompt in tokens, limited only by memory")
 
 
 class RNN(nn.Module):
@@ -47,7 +49,7 @@ class RNN(nn.Module):
     task = "causal-lm"
     batch_class = TextBatch
     carries = True
-    """Reads on from batch to batch: `read` takes a state and returns one."""
+    """The state is carried from batch to batch: `read` takes a state and returns one."""
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__()
@@ -66,17 +68,17 @@ class RNN(nn.Module):
         return hidden if self.unembedding is None else self.head(hidden)
 
     def hidden(self, batch: TextBatch) -> Tensor:
-        """The last layer (B, T, D), every row read from its beginning."""
+        """The last layer (B, T, D), each row starting from a state of zeros."""
         return self.read(batch, None)[0]
 
     def read(self, batch: TextBatch, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The last layer (B, T, D) and the state (N, L, B, D) at the end, given that before the batch.
+        """The last layer (B, T, D) and the state (N, L, B, D) after the batch, given the state before it.
 
-        Padding at the end of a row needs no lengths: what comes later cannot matter.
+        Padding at the end of a row needs no lengths: later tokens do not affect earlier ones.
         """
         x = self.dropout(self.embedding(batch.tokens))
-        if state is not None and batch.goes_on is not None:
-            state = state * batch.goes_on[:, None]
+        if state is not None and batch.continues is not None:
+            state = state * batch.continues[:, None]
         if batch.positions is None:
             x, state = self.layers(x, state)
         else:
@@ -84,33 +86,33 @@ class RNN(nn.Module):
         return self.dropout(x), state
 
     def head(self, hidden: Tensor) -> Tensor:
-        return there(self.unembedding, "word_head")(hidden)
+        return require_head(self.unembedding, "word_head")(hidden)
 
     def start(self, tokens: Tensor, mask: Tensor | None) -> RecurrentState:
-        """Read the prompts: tokens (B, S), which may be none, mask (B, S) True at tokens, then padding."""
+        """Read the prompts: tokens (B, S), S may be 0; mask (B, S), True at tokens, padding at the end."""
         _, state = self.layers(self.embedding(tokens), None, None if mask is None else mask.sum(1))
         return RecurrentState(state[:, :, :, None])  # (N, L, B, 1, D)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """One token on each of W branches of B texts: tokens (B, W) -> logits (B, W, V)."""
-        before = state.branches(tokens.size(1)).flatten(2, 3)  # (N, L, B·W, D)
+        """Decode one token of each of W hypotheses of B texts: tokens (B, W) -> logits (B, W, V)."""
+        before = state.expanded(tokens.size(1)).flatten(2, 3)  # (N, L, B·W, D)
         hidden, after = self.layers(self.embedding(tokens.flatten()[:, None]), before)
         state.vectors = after.unflatten(2, tokens.shape)
         return self.head(hidden.unflatten(0, tokens.shape)[:, :, 0]), state
 
 
 def read_apart(layers: Unrolled, x: Tensor, positions: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same of rows that hold several documents: each piece, from one position 0 to the next, is read by itself.
+    """Run the layers over rows of several documents, each starting at position 0, separately for each document.
 
-    x (B, T, D), positions (B, T), state (N, L, B, D), from which the piece that opens a row goes on.
+    x (B, T, D), positions (B, T), state (N, L, B, D): the first document of each row continues from it.
     """
     T, n = x.size(1), positions.numel()
     starts = (positions == 0).flatten().nonzero()[:, 0]  # (P,), in rows laid end to end
     ends = torch.cat([starts[1:], starts.new_tensor([n])])
     steps = torch.arange(int((ends - starts).max()), device=x.device)
-    pieces = x.flatten(0, 1)[(starts[:, None] + steps).clamp(max=n - 1)]  # (P, longest, D)
+    documents = x.flatten(0, 1)[(starts[:, None] + steps).clamp(max=n - 1)]  # (P, longest, D)
     if state is not None:
         state = state[:, :, starts // T] * (starts % T == 0)[:, None]  # (N, L, P, D)
-    read, last = layers(pieces, state, ends - starts)
+    outputs, last = layers(documents, state, ends - starts)
     is_real = steps < (ends - starts)[:, None]
-    return read[is_real].unflatten(0, positions.shape), last[:, :, ends % T == 0]
+    return outputs[is_real].unflatten(0, positions.shape), last[:, :, ends % T == 0]

@@ -1,14 +1,15 @@
-"""The recurrent encoder–decoder: with attention Bahdanau et al. 2015, without it as Cho et al. 2014.
+"""The recurrent encoder–decoder, with attention (Bahdanau et al. 2015) or without it (Cho et al. 2014).
 
-    h_j = [→h_j; ←h_j]                           the source, read both ways
-    s_0 = tanh(W_s ←h_1)                         the way back has read it all when it comes to the first word
-    c_i = Σ_j α_ij h_j                           where to read (layers/additive.py); or the same c for every word,
-                                                 [→h_S; ←h_1], where there is no attention
+    h_j = [→h_j; ←h_j]                           the source, read in both directions
+    s_0 = tanh(W_s ←h_1)                         the reverse direction has read the whole source at its first token
+    c_i = Σ_j α_ij h_j                           attention (layers/additive.py); without it the same c = [→h_S; ←h_1]
+                                                 for every token
     s_i = cell(W E y_i−1 + C c_i, s_i−1)         the decoder
     t_i = maxout(U_o s_i + V_o E y_i−1 + C_o c_i),  logits_i = W_o t_i
 
-The appendix of the paper, and the notes, have s_i−1 in t_i; its equation 4, and this, have s_i. With cell = "gru" the
-encoder runs on torch's fused kernel, whose relevance gate comes after the product; "gru-notes" is the paper's.
+The appendix of the paper and the notes have s_i−1 in t_i; equation 4 of the paper and this module have s_i. With
+cell = "gru" the encoder uses torch's fused kernel, whose relevance gate is applied after the product; "gru-notes" is
+the cell of the paper.
 """
 
 from functools import partial
@@ -25,34 +26,37 @@ from clearformer.layers.cache import RecurrentState
 from clearformer.layers.cells import CellName
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
 from clearformer.layers.init import xavier
-from clearformer.layers.recurrent import Step, own_precision, recurrent
+from clearformer.layers.recurrent import Step, autocast_off, recurrent
 
 
 class Seq2SeqConfig(Config):
-    """[model] of kind "seq2seq". The defaults are the sizes of Bahdanau et al. 2015, whose t_i has 500."""
+    """[model] of kind "seq2seq". The defaults are the sizes of Bahdanau et al. 2015, whose t_i has 500 features."""
 
     kind: Literal["seq2seq"] = "seq2seq"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as bahdanau")
-    source_vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
-    target_vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
-    cell: CellName = Field("gru", description="its equation: layers/cells.py")
-    attention: Literal["none", "additive"] = "none"
-    d_model: int = Field(1000, gt=0, description="of the decoder, and of each direction of the encoder")
-    d_embedding: int = Field(620, gt=0, description="of words, and of what the head reads")
-    d_align: int | None = Field(None, gt=0, description="of the alignment; d_model if not given")
+    preset: str | None = Field(None, description="name of a preset, such as bahdanau")
+    source_vocab: int = Field(30000, gt=0, description="source vocabulary size, set from the tokenizer in training")
+    target_vocab: int = Field(30000, gt=0, description="target vocabulary size, set from the tokenizer in training")
+    cell: CellName = Field("gru", description="recurrent cell; layers/cells.py has the equations")
+    attention: Literal["none", "additive"] = Field("none", description="attention of the decoder to the source")
+    d_model: int = Field(1000, gt=0, description="width of the decoder and of each direction of the encoder")
+    d_embedding: int = Field(620, gt=0, description="width of the embeddings and of the head's input")
+    d_align: int | None = Field(None, gt=0, description="width of the alignment network; default: d_model")
     share: Literal["none", "decoder", "embeddings", "all"] = Field(
-        "none", description="tables that are one: none; head = target; target = source; head = target = source"
+        "none",
+        description="tied embeddings: none; head and target (decoder); target and source (embeddings); all three (all)",
     )
-    dropout: float = Field(0.2, ge=0, lt=1, description="on embeddings, on the memory and on what the head reads")
-    max_length: int = Field(512, gt=0, description="tokens a side; longer texts are cut")
+    dropout: float = Field(
+        0.2, ge=0, lt=1, description="dropout probability on embeddings, encoder states and the head's input"
+    )
+    max_length: int = Field(512, gt=0, description="max length of each side in tokens; longer texts are truncated")
 
     def model_post_init(self, _: object) -> None:
         if self.share in ("embeddings", "all") and self.source_vocab != self.target_vocab:
-            raise ValueError(f'share = "{self.share}" needs one vocabulary for both sides; set share = "decoder"')
+            raise ValueError(f'share = "{self.share}" needs one vocabulary for both languages; set share = "decoder"')
 
 
 class Seq2Seq(nn.Module):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, scores for the next target token."""
+    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
 
     Config = Seq2SeqConfig
     task = "translation"
@@ -78,12 +82,12 @@ class Seq2Seq(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: Batch) -> Tensor:
-        """t_1 … t_T (B, T, E): the loop over target words does only what must be done word by word."""
+        """t_1 … t_T (B, T, E). Only the recurrence is computed token by token, the rest for all tokens at once."""
         words, states, contexts, _ = self.unroll(batch)
-        return self.say(states, words, contexts)
+        return self.maxout(states, words, contexts)
 
-    def looks(self, batch: Batch) -> Tensor | None:
-        """Where the decoder looked while it wrote the target, (B, L, H, T, S), both 1 here; None if nowhere."""
+    def attention_patterns(self, batch: Batch) -> Tensor | None:
+        """The attention of each target token to the source (B, L, H, T, S), L = H = 1; None without attention."""
         *_, patterns = self.unroll(batch)
         return None if patterns[0] is None else torch.cat(patterns, dim=1)[:, None, None]
 
@@ -91,11 +95,11 @@ class Seq2Seq(nn.Module):
         return self.unembedding(hidden)
 
     def unroll(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, list[Any]]:
-        """E y (B, T, E), s (B, T, D), c (B, T, 2D), and the alignment (B, 1, S) of each word."""
+        """E y (B, T, E), s (B, T, D), c (B, T, 2D), and the alignment (B, 1, S) of each target token."""
         state, memory = self.encode(batch.source, batch.source_mask)
         words = self.dropout(self.target_embedding(batch.target))
         states, contexts, patterns = [], [], []
-        with own_precision(words.device.type):
+        with autocast_off(words.device.type):
             for x in self.decoder.words(words).split(1, dim=1):
                 state, context, pattern = self.decoder(x, state, *memory)
                 states.append(self.encoder.cell.read(state))
@@ -104,17 +108,17 @@ class Seq2Seq(nn.Module):
         return words, torch.cat(states, dim=1), torch.cat(contexts, dim=1), patterns
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> tuple[Tensor, Memory]:
-        """source (B, S), source_mask (B, S) True at tokens -> the state s_0 (N, B, 1, D), and what is looked at."""
+        """source (B, S), source_mask (B, S) True at tokens -> the state s_0 (N, B, 1, D) and the attention's memory."""
         x = self.dropout(self.source_embedding(source))
-        read, last = self.encoder(x, None, None if source_mask is None else source_mask.sum(1))
-        ends = [self.encoder.cell.read(last[:, way]) for way in (0, 1)]  # →h_S, ←h_1: (B, D) each
-        with own_precision(x.device.type):
+        outputs, last = self.encoder(x, None, None if source_mask is None else source_mask.sum(1))
+        ends = [self.encoder.cell.read(last[:, direction]) for direction in (0, 1)]  # →h_S, ←h_1: (B, D) each
+        with autocast_off(x.device.type):
             state = torch.tanh(self.bridge(ends[1])).unflatten(1, (-1, 1, self.config.d_model)).transpose(0, 1)
             summary = self.dropout(torch.cat(ends, dim=1))
-            return state, self.decoder.attn.remember(self.dropout(read), summary, source_mask)
+            return state, self.decoder.attn.remember(self.dropout(outputs), summary, source_mask)
 
-    def say(self, states: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
-        """s_i (B, T, D), E y_i−1 (B, T, E), c_i (B, T, 2D) -> t_i (B, T, E): of every two features, the larger."""
+    def maxout(self, states: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
+        """s_i (B, T, D), E y_i−1 (B, T, E), c_i (B, T, 2D) -> t_i (B, T, E): the larger of every two features."""
         pairs = self.readout(torch.cat([states, words, contexts], dim=2)).unflatten(2, (-1, 2))
         return self.dropout(pairs.amax(-1))
 
@@ -123,18 +127,18 @@ class Seq2Seq(nn.Module):
         return RecurrentState(state, *memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """One token on each of W branches of B sentences: tokens (B, W) -> logits (B, W, V)."""
+        """Decode one token of each of W hypotheses of B sentences: tokens (B, W) -> logits (B, W, V)."""
         words = self.target_embedding(tokens)  # (B, W, E)
-        with own_precision(words.device.type):
-            before = state.branches(tokens.size(1))
+        with autocast_off(words.device.type):
+            before = state.expanded(tokens.size(1))
             state.vectors, context, _ = self.decoder(self.decoder.words(words), before, *state.memory)
-        return self.head(self.say(self.encoder.cell.read(state.vectors), words, context)), state
+        return self.head(self.maxout(self.encoder.cell.read(state.vectors), words, context)), state
 
 
 class Decoder(nn.Module):
-    """One word: x = W E y (B, W, G·D), state (N, B, W, D) -> the next state, the context (B, W, 2D), the alignment."""
+    """One step: x = W E y (B, W, G·D), state (N, B, W, D) -> the next state, the context (B, W, 2D), the alignment."""
 
-    is_block = True
+    is_block = True  # compiled as one unit
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()

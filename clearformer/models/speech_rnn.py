@@ -1,11 +1,11 @@
-"""Speech to text by a recurrent network that hears a recording whole (Graves et al. 2006; Amodei et al. 2016).
+"""Speech recognition with a bidirectional recurrent network and CTC (Graves et al. 2006; Amodei et al. 2016).
 
-    x = subsample(frames)               convolutions over time, few moments of many frames
-    h_t = [→h_t; ←h_t]                  what is said at a moment depends on what comes before and after it
-    logits_t = W norm(h_t) + b          V entries, and last the blank: nothing new is said at this moment
+    x = subsample(frames)               strided convolutions over time, which leave fewer frames
+    h_t = [→h_t; ←h_t]                  a sound depends on the sounds before and after it
+    logits_t = W norm(h_t) + b          V tokens, and last the blank: no new token in this frame
 
-Which moments belong to which letter nobody says: objectives/ctc.py sums over all ways. Without the norm, what is heard
-hardly moves the scores at first, and every moment stays a blank for hundreds of steps.
+The data does not say which frames belong to which letter: objectives/ctc.py sums over all alignments. Without the norm,
+the input hardly affects the logits at first, and every frame remains blank for hundreds of steps.
 """
 
 from typing import Literal
@@ -24,16 +24,16 @@ class SpeechRNNConfig(Config):
     """[model] of kind "speech-rnn"."""
 
     kind: Literal["speech-rnn"] = "speech-rnn"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as speech-lstm")
-    vocab: int = Field(64, gt=0, description="entries, the blank not counted; taken from the tokenizer when training")
-    channels: int = Field(80, gt=0, description="bands of a frame; taken from [sound] when training")
-    cell: CellName = Field("lstm", description="its equation: layers/cells.py")
-    n_layers: int = Field(3, gt=0)
-    d_model: int = Field(512, gt=0, multiple_of=2, description="of both directions together")
+    preset: str | None = Field(None, description="name of a preset, such as speech-lstm")
+    vocab: int = Field(64, gt=0, description="vocabulary size without the blank, set from the tokenizer in training")
+    channels: int = Field(80, gt=0, description="mel bands of a frame, set from [sound] in training")
+    cell: CellName = Field("lstm", description="recurrent cell; layers/cells.py has the equations")
+    n_layers: int = Field(3, gt=0, description="number of recurrent layers")
+    d_model: int = Field(512, gt=0, multiple_of=2, description="width of both directions together, an even number")
     strides: tuple[PositiveInt, ...] = Field(
-        (2, 2), min_length=1, description="of convolutions; their product is how many frames a moment has"
+        (2, 2), min_length=1, description="stride in frames of each convolution before the recurrent layers"
     )
-    dropout: float = Field(0.3, ge=0, lt=1)
+    dropout: float = Field(0.3, ge=0, lt=1, description="dropout probability between layers and on the head's input")
 
 
 class SpeechRNN(nn.Module):
@@ -56,7 +56,7 @@ class SpeechRNN(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """(B, T', D), zero at padding."""
+        """The last layer (B, T', D), zero at padding."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         return self.layers.outputs(x, lengths)
 
@@ -64,5 +64,5 @@ class SpeechRNN(nn.Module):
         return self.scores(self.dropout(self.norm(hidden)))
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """How many moments are judged of so many frames."""
+        """The lengths (B,) after subsampling, in frames for which the head predicts."""
         return shortened(lengths, *self.config.strides)

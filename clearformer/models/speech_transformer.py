@@ -1,8 +1,8 @@
-"""Speech to text by a Transformer's encoder that hears a recording whole (Graves et al. 2006; Vaswani et al. 2017).
+"""Speech recognition with a Transformer encoder and CTC (Graves et al. 2006; Vaswani et al. 2017).
 
-    x = subsample(frames)               convolutions over time, few moments of many frames
-    h = encoder(x)                      L blocks that look both ways
-    logits_t = W h_t + b                V entries, and last the blank: nothing new is said at this moment
+    x = subsample(frames)               strided convolutions over time, which leave fewer frames
+    h = encoder(x)                      L blocks with attention in both directions
+    logits_t = W h_t + b                V tokens, and last the blank: no new token in this frame
 
 The same as models/speech_rnn.py, with attention in place of recurrence.
 """
@@ -26,16 +26,16 @@ class SpeechTransformerConfig(StackConfig):
     """[model] of kind "speech-transformer"."""
 
     kind: Literal["speech-transformer"] = "speech-transformer"
-    preset: str | None = None
-    vocab: int = Field(64, gt=0, description="entries, the blank not counted; taken from the tokenizer when training")
-    channels: int = Field(80, gt=0, description="bands of a frame; taken from [sound] when training")
-    n_layers: int = Field(6, gt=0)
-    d_model: int = Field(256, gt=0)
-    d_ff: int = Field(1024, gt=0)
-    n_heads: int = Field(4, gt=0)
+    preset: str | None = Field(None, description="name of a preset")
+    vocab: int = Field(64, gt=0, description="vocabulary size without the blank, set from the tokenizer in training")
+    channels: int = Field(80, gt=0, description="mel bands of a frame, set from [sound] in training")
+    n_layers: int = Field(6, gt=0, description="number of blocks")
+    d_model: int = Field(256, gt=0, description="width of the model")
+    d_ff: int = Field(1024, gt=0, description="width of the feed-forward networks")
+    n_heads: int = Field(4, gt=0, description="attention heads per layer")
     positions: PositionConfig = PositionConfig(kind="rotary")
     strides: tuple[PositiveInt, ...] = Field(
-        (2, 2), min_length=1, description="of convolutions; their product is how many frames a moment has"
+        (2, 2), min_length=1, description="stride in frames of each convolution before the encoder"
     )
 
 
@@ -57,7 +57,7 @@ class SpeechTransformer(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """(B, T', D). What stands at padded moments means nothing."""
+        """The last layer (B, T', D). Values at padding have no meaning."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         where = torch.arange(x.size(1), device=x.device)
         return self.encoder(x, where, Padding(where < lengths[:, None]))
@@ -66,5 +66,5 @@ class SpeechTransformer(nn.Module):
         return self.scores(hidden)
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """How many moments are judged of so many frames."""
+        """The lengths (B,) after subsampling, in frames for which the head predicts."""
         return shortened(lengths, *self.config.strides)

@@ -1,11 +1,11 @@
-"""What the Transformers of this house share: the sizes of a block, and how a stack of them is built.
+"""The base of all Transformers: the settings of a block, and a function that builds a stack of blocks.
 
-    encoder          self-attention both ways                          BERT, the left half of the Transformer and of T5
-    decoder          self-attention to the past                        GPT, Llama
-    with cross       the same, and attention to a memory               the right half of the Transformer and of T5
+    encoder          self-attention in both directions                 BERT, the encoder of the Transformer and of T5
+    decoder          causal self-attention                             GPT, Llama
+    with cross       the same, and attention to a memory               the decoder of the Transformer and of T5
 
-Which model it is shows in the numbers alone: pre- or post-norm, LayerNorm or RMSNorm, ReLU or SwiGLU, learned or
-rotary positions, biases or none.
+Models differ only in these settings: pre- or post-norm, LayerNorm or RMSNorm, ReLU or SwiGLU, learned or rotary
+positions, biases or none.
 """
 
 from functools import partial
@@ -25,26 +25,26 @@ Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "ge
 
 
 class StackConfig(Config):
-    """The keys of [model] that say what a block is. The defaults are those of the paper's base model, pre-norm."""
+    """The keys of [model] that define a block. The defaults are the base model of Vaswani et al. 2017, but pre-norm."""
 
-    d_model: int = Field(512, gt=0)
-    d_ff: int = Field(2048, gt=0)
-    n_heads: int = Field(8, gt=0)
-    n_kv_heads: int | None = Field(None, gt=0, description="key and value heads; n_heads when not given")
-    d_head: int | None = Field(None, gt=0, description="width of a head; d_model / n_heads when not given")
-    activation: Activation = "relu"
-    norm: Literal["layer", "rms"] = "layer"
-    norm_eps: float | None = Field(None, gt=0, description="ε of every norm; 1e-5 (layer) or 1e-6 (rms) if not given")
-    residual: Literal["pre", "post"] = "pre"
-    first_norm: bool = Field(False, description="a norm on the embeddings, once their positions are added")
-    final_norm: bool | None = Field(None, description="a norm after the last block; as pre-norm wants it, if not given")
+    d_model: int = Field(512, gt=0, description="width of the model")
+    d_ff: int = Field(2048, gt=0, description="width of the feed-forward networks")
+    n_heads: int = Field(8, gt=0, description="attention heads per layer")
+    n_kv_heads: int | None = Field(None, gt=0, description="heads of keys and values; default: n_heads")
+    d_head: int | None = Field(None, gt=0, description="width of a head; default: d_model / n_heads")
+    activation: Activation = Field("relu", description="feed-forward activation")
+    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    norm_eps: float | None = Field(None, gt=0, description="ε of every norm; default: 1e-5 (layer) or 1e-6 (rms)")
+    residual: Literal["pre", "post"] = Field("pre", description="norm before each sublayer or after each residual sum")
+    first_norm: bool = Field(False, description="whether a norm follows the embeddings and their positions")
+    final_norm: bool | None = Field(None, description="whether a norm follows the last block; default: with pre-norm")
     positions: PositionConfig = PositionConfig()
-    max_length: int = Field(512, gt=0, description="tokens a side, for tables of positions")
-    attention_scale: float | None = Field(None, gt=0, description="of the scores; 1/√d_head when not given")
-    bias: bool = True
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    max_length: int = Field(512, gt=0, description="max length of each side in tokens")
+    attention_scale: float | None = Field(None, gt=0, description="factor of the attention scores; default: 1/√d_head")
+    bias: bool = Field(True, description="whether linear layers have biases")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on embeddings and sublayer outputs")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability on attention patterns")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability inside feed-forward networks")
 
     def model_post_init(self, _: object) -> None:
         if self.d_head is None and self.d_model % self.n_heads:
@@ -52,7 +52,7 @@ class StackConfig(Config):
         if self.n_kv_heads and self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads = {self.n_heads} must be a multiple of n_kv_heads = {self.n_kv_heads}")
         if self.positions.kind == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need an even width of the heads, not {self.head_width}")
+            raise ValueError(f"rotary positions need heads of even width, not {self.head_width}; set d_head")
 
     @property
     def head_width(self) -> int:
@@ -95,5 +95,5 @@ def build_stack(config: StackConfig, n_layers: int, core: Core, is_causal: bool,
         for _ in range(n_layers)
     ]
     positions = c.positions.build(c.d_model, c.n_heads, c.head_width, c.max_length, is_causal)
-    final, first = (norm() if wanted else None for wanted in (c.has_final_norm, c.first_norm))
+    final, first = (norm() if is_used else None for is_used in (c.has_final_norm, c.first_norm))
     return Stack(blocks, positions, c.dropout, final, first)

@@ -1,14 +1,14 @@
 """T5, the encoder–decoder Transformer that treats every task as text to text (Raffel et al. 2020).
 
-What makes a T5 of a Transformer is its configuration:
+It is a Transformer with another configuration:
 
-    positions     b_h[bucket(t − s)] on the scores, learnt once for the encoder and once for the decoder
+    positions     b_h[bucket(t − s)] on the attention scores, learnt once for the encoder and once for the decoder
     norm          RMSNorm before each sublayer, and no bias in any layer
-    scores        q k', not divided by √K: that factor is in how Wq begins
-    head          E' (h / √D), the table that both sides read; T5 1.1 has a table of its own and does not divide
+    scores        q k', not divided by √K: the initialisation of Wq contains that factor
+    head          E' (h / √D), tied with the source and target embeddings; T5 1.1 has a separate matrix and no 1/√D
     feed-forward  ReLU; in T5 1.1 GELU with a gate
 
-A T5 begins what it writes with the padding token. `max_length` bounds only that: distances have no end.
+The decoder starts with the padding token. `max_length` limits only its output: relative positions have no limit.
 """
 
 from typing import Literal
@@ -27,21 +27,21 @@ class T5Config(TransformerConfig):
     """[model] of kind "t5". The defaults are T5-small: 60.5 million parameters."""
 
     kind: Literal["t5"] = "t5"  # type: ignore[assignment]
-    source_vocab: int = Field(32128, gt=0, description="entries; taken from the tokenizer when training")
-    target_vocab: int = Field(32128, gt=0, description="entries; taken from the tokenizer when training")
-    d_head: int | None = Field(64, gt=0, description="width of a head; n_heads · d_head need not be d_model")
+    source_vocab: int = Field(32128, gt=0, description="source vocabulary size, set from the tokenizer in training")
+    target_vocab: int = Field(32128, gt=0, description="target vocabulary size, set from the tokenizer in training")
+    d_head: int | None = Field(64, gt=0, description="width of a head; n_heads · d_head need not equal d_model")
     norm: Literal["layer", "rms"] = "rms"
     positions: PositionConfig = PositionConfig(kind="t5")
-    attention_scale: float | None = Field(1.0, gt=0, description="of the scores")
+    attention_scale: float | None = Field(1.0, gt=0, description="factor of the attention scores")
     bias: bool = False
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
-    activation_dropout: float = Field(0.1, ge=0, lt=1)
-    scale_embedding: bool = Field(False, description="multiply embeddings by √d_model")
-    scale_head: bool = Field(True, description="divide what the head reads by √d_model; not in T5 1.1")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
+    activation_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability inside feed-forward networks")
+    scale_embedding: bool = Field(False, description="whether to multiply embeddings by √d_model")
+    scale_head: bool = Field(True, description="whether to divide the head's input by √d_model; false in T5 1.1")
 
 
 class T5(Transformer):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, scores for the next target token."""
+    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
 
     Config = T5Config
     begins_with = "pad"
@@ -52,9 +52,9 @@ class T5(Transformer):
 
 
 def unit(module: nn.Module) -> None:
-    """For `module.apply`, how T5's weights begin: rows of tables N(0, 1), matrices N(0, 1/fan_in), which keeps that.
+    """For `module.apply`, T5's initialisation: embeddings N(0, 1), matrices N(0, 1/fan_in), which keeps that variance.
 
-    Wq is quieter, by what the scores would otherwise be divided by: 1/√K.
+    Wq is multiplied by 1/√K, the factor that the attention scores lack.
     """
     if isinstance(module, TokenEmbedding):
         nn.init.normal_(module.weight)

@@ -1,11 +1,11 @@
-"""A convolution over stacked word vectors, as over an image one word wide (Kim 2014).
+"""Convolutions over the sequence of word vectors (Kim 2014).
 
-    x = E[w_1] … E[w_T] stacked                     an image of T rows, E columns
-    h_t,f = relu(Σ_i <F_f,i, x_t+i> + b_f)          a filter f of k words, at every place: k = 3, 4, 5 side by side
-    c_f = max_t h_t,f                               pooling = "max": did f find its phrase, wherever it stood?
+    x = E[w_1] … E[w_T] stacked                     a matrix of T rows and E columns
+    h_t,f = relu(Σ_i <F_f,i, x_t+i> + b_f)          filter f over k tokens, at every position; k = 3, 4, 5 in parallel
+    c_f = max_t h_t,f                               pooling = "max": does the phrase of f occur anywhere?
 
-It sees phrases and not their order in the text: "In 2017, I went to IIT" and "I went to IIT in 2017" look alike to it
-only as far as their phrases do, which is where the notes turn to recurrence.
+The network sees phrases but not their order in the text. "In 2017, I went to IIT" and "I went to IIT in 2017" look
+alike to it only as far as their phrases do, at which point the notes turn to recurrence.
 """
 
 from typing import Literal
@@ -18,25 +18,25 @@ from torch import Tensor, nn
 from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
-from clearformer.models.bert import there
+from clearformer.models.bert import require_head
 
 
 class TextCNNConfig(Config):
     """[model], or the [model.base] of a classifier, of kind "textcnn". The defaults are Kim's sizes."""
 
     kind: Literal["textcnn"] = "textcnn"
-    preset: str | None = None
-    vocab: int = Field(30000, gt=0, description="entries; taken from the tokenizer when training")
-    widths: tuple[PositiveInt, ...] = Field((3, 4, 5), min_length=1, description="words that a filter sees")
-    d_model: int = Field(300, gt=0, description="filters of all widths together")
-    d_embedding: int = Field(300, gt=0)
-    dropout: float = Field(0.5, ge=0, lt=1, description="on embeddings")
-    word_head: bool = Field(True, description="says which word is missing; the base of a classifier does not")
-    max_length: int = Field(512, gt=0, description="tokens; longer texts are cut")
+    preset: str | None = Field(None, description="name of a preset")
+    vocab: int = Field(30000, gt=0, description="vocabulary size, set from the tokenizer in training")
+    widths: tuple[PositiveInt, ...] = Field((3, 4, 5), min_length=1, description="filter sizes in tokens")
+    d_model: int = Field(300, gt=0, description="number of filters of all sizes together")
+    d_embedding: int = Field(300, gt=0, description="width of the embeddings")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on embeddings")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false under a classifier")
+    max_length: int = Field(512, gt=0, description="max length of a text in tokens; longer texts are truncated")
 
     def model_post_init(self, _: object) -> None:
         if self.d_model % len(self.widths):
-            raise ValueError(f"d_model = {self.d_model} must be a multiple of the {len(self.widths)} widths")
+            raise ValueError(f"d_model = {self.d_model} must be a multiple of {len(self.widths)}, the number of widths")
 
 
 class TextCNN(nn.Module):
@@ -46,7 +46,7 @@ class TextCNN(nn.Module):
     task = "masked-lm"
     batch_class = EncoderBatch
     pooling = "max"
-    """What speaks for a text, unless the recipe says otherwise."""
+    """The default pooling of a classifier on this network."""
 
     def __init__(self, config: TextCNNConfig) -> None:
         super().__init__()
@@ -61,13 +61,13 @@ class TextCNN(nn.Module):
         return hidden if self.word_head is None else self.head(hidden)
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """What each filter finds around each word: (B, T, D). Beyond both ends of a text stand zeros."""
+        """The output of each filter at each token (B, T, D). Both ends of a text are padded with zeros."""
         x = self.dropout(self.embedding(batch.tokens)).mT  # (B, E, T)
         if batch.mask is not None:
             x = x * batch.mask[:, None]
-        found = [f(F.pad(x, ((width - 1) // 2, width // 2))) for f, width in zip(self.filters, self.config.widths)]
-        return F.relu(torch.cat(found, dim=1).mT)
+        maps = [f(F.pad(x, ((width - 1) // 2, width // 2))) for f, width in zip(self.filters, self.config.widths)]
+        return F.relu(torch.cat(maps, dim=1).mT)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """hidden (…, D) -> scores for the word of each position (…, V)."""
-        return there(self.word_head, "word_head")(hidden)
+        """hidden (…, D) -> logits of the token at each position (…, V)."""
+        return require_head(self.word_head, "word_head")(hidden)

@@ -1,10 +1,10 @@
 """The encoder–decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017).
 
     memory = encode(source)                       embed + positions, then L blocks of self-attention and feed-forward
-    hidden = decode(target, memory)               the same, masked, and reading `memory` through cross-attention
-    logits = head(hidden)                         a score for every word of the vocabulary at every position
+    hidden = decode(target, memory)               the same, with a causal mask, and cross-attention to `memory`
+    logits = head(hidden)                         at each position, logits of the next token
 
-Every variation is a field of the configuration: pre- or post-norm, ReLU or SwiGLU, sinusoidal or rotary, tied or not.
+Every variant is a field of the configuration: pre- or post-norm, ReLU or SwiGLU, sinusoidal or rotary, tied or not.
 """
 
 from functools import partial
@@ -25,25 +25,26 @@ from clearformer.models.stack import StackConfig, build_stack
 
 
 class TransformerConfig(StackConfig):
-    """[model] of kind "transformer". The defaults are the paper's base model, pre-norm."""
+    """[model] of kind "transformer". The defaults are the paper's base model, but pre-norm."""
 
     kind: Literal["transformer"] = "transformer"
-    preset: str | None = Field(None, description="a name that `clearformer inspect` takes, such as transformer-tiny")
-    source_vocab: int = Field(37000, gt=0, description="entries; taken from the tokenizer when training")
-    target_vocab: int = Field(37000, gt=0, description="entries; taken from the tokenizer when training")
-    n_encoder_layers: int = Field(6, gt=0)
-    n_decoder_layers: int = Field(6, gt=0)
+    preset: str | None = Field(None, description="name of a preset, such as transformer-tiny")
+    source_vocab: int = Field(37000, gt=0, description="source vocabulary size, set from the tokenizer in training")
+    target_vocab: int = Field(37000, gt=0, description="target vocabulary size, set from the tokenizer in training")
+    n_encoder_layers: int = Field(6, gt=0, description="number of encoder blocks")
+    n_decoder_layers: int = Field(6, gt=0, description="number of decoder blocks")
     share: Literal["none", "decoder", "embeddings", "all"] = Field(
-        "all", description="tables that are one: none; head = target; target = source; head = target = source"
+        "all",
+        description="tied embeddings: none; head and target (decoder); target and source (embeddings); all three (all)",
     )
-    scale_embedding: bool = Field(True, description="multiply embeddings by √d_model, as the paper does")
-    scale_head: bool = Field(False, description="divide what the head reads by √d_model, as T5 does")
-    head_bias: bool = False
+    scale_embedding: bool = Field(True, description="whether to multiply embeddings by √d_model, as in the paper")
+    scale_head: bool = Field(False, description="whether to divide the head's input by √d_model, as in T5")
+    head_bias: bool = Field(False, description="whether the head has a bias")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         if self.shares_embeddings and self.source_vocab != self.target_vocab:
-            raise ValueError(f'share = "{self.share}" needs one vocabulary for both sides; set share = "decoder"')
+            raise ValueError(f'share = "{self.share}" needs one vocabulary for both languages; set share = "decoder"')
 
     @property
     def shares_embeddings(self) -> bool:
@@ -51,13 +52,13 @@ class TransformerConfig(StackConfig):
 
 
 class Transformer(nn.Module):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, scores for the next target token."""
+    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
 
     Config = TransformerConfig
     task = "translation"
     batch_class = Batch
     begins_with = "bos"
-    """The role of the token that the decoder reads before it has written any."""
+    """The special token with which the decoder starts."""
 
     def __init__(self, config: TransformerConfig, core: Core | None = None) -> None:
         super().__init__()
@@ -88,22 +89,24 @@ class Transformer(nn.Module):
         return self.encoder(self.source_embedding(source), where, padding(source_mask))
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
-        """target (B, T), memory (B, S, D) -> hidden (B, T, D). Padding at the end of a target needs no mask:
-        what a causal position cannot see cannot matter, and what the padded positions say is not counted."""
+        """target (B, T), memory (B, S, D) -> hidden (B, T, D).
+
+        Padding at the end of a target needs no mask: causal positions do not see it, and losses ignore its outputs.
+        """
         where = torch.arange(target.size(1), device=target.device)
         return self.decoder(self.target_embedding(target), where, Causal(), memory, padding(source_mask))
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> DecodeState:
-        """Encode once, and project the memory once for every decoder block; nothing is decoded yet."""
+        """Encode the source once, and project the memory once for every decoder block. Nothing is decoded yet."""
         memory = self.encode(source, source_mask)
         keys_values = [block.cross.remember(memory) for block in self.decoder.blocks]  # type: ignore[operator, union-attr]
         return DecodeState(len(keys_values), source.device, keys_values, source_mask)
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """One token on each of W branches of B sentences: tokens (B, W) -> logits (B, W, V)."""
+        """Decode one token of each of W hypotheses of B sentences: tokens (B, W) -> logits (B, W, V)."""
         where, mask = state.grow(*tokens.shape)
-        x, seen = self.target_embedding(tokens), padding(state.memory_keys)
-        hidden = self.decoder(x, where, mask, state.memory, seen, state.caches, state.slots)
+        x, memory_mask = self.target_embedding(tokens), padding(state.memory_keys)
+        hidden = self.decoder(x, where, mask, state.memory, memory_mask, state.caches, state.slots)
         return self.head(hidden), state
 
 

@@ -1,10 +1,10 @@
-"""VGG, nothing but 3×3 filters, and many of them in a row (Simonyan & Zisserman 2015).
+"""VGG, a deep sequence of 3×3 convolutions (Simonyan & Zisserman 2015).
 
-    x = maxpool(relu(3×3) … relu(3×3))      five stages, each halving the sides
-    h = two dense layers of relu(x)         (B, D)
+    x = maxpool(relu(3×3) … relu(3×3))      five stages, each halving height and width
+    h = two dense layers with relu          (B, D)
 
-Two 3×3 see as far as one 5×5, three as far as one 7×7, with 18 and 27 numbers a pair of channels instead of 25 and 49,
-and a relu after each.
+Two 3×3 filters see as far as one 5×5, three as far as one 7×7, with 18 and 27 weights per pair of channels instead of
+25 and 49, and a relu after each.
 """
 
 from typing import Literal
@@ -14,28 +14,43 @@ from torch import Tensor, nn
 
 from clearformer.layers.conv import Conv
 from clearformer.layers.init import rectified
-from clearformer.models.image_model import ImageModelConfig, PictureModel, dense
+from clearformer.models.image_model import ImageModelConfig, ImageNetwork, dense
+from clearformer.wording import count
 
 
 class VGGConfig(ImageModelConfig):
     """[model] of kind "vgg". The defaults are VGG-16."""
 
     kind: Literal["vgg"] = "vgg"
-    depths: tuple[PositiveInt, ...] = Field((2, 2, 3, 3, 3), min_length=1, description="convolutions of each stage")
-    widths: tuple[PositiveInt, ...] = Field((64, 128, 256, 512, 512), description="filters of each stage")
-    batch_norm: bool = Field(False, description="after each convolution, which keeps its bias, as in torchvision")
-    grid: int = Field(7, gt=0, description="places a side that the dense layers read, by averages; 1 at 32×32")
+    depths: tuple[PositiveInt, ...] = Field(
+        (2, 2, 3, 3, 3), min_length=1, description="number of convolutions in each stage"
+    )
+    widths: tuple[PositiveInt, ...] = Field(
+        (64, 128, 256, 512, 512), description="number of filters in each stage, one for each of depths"
+    )
+    batch_norm: bool = Field(
+        False, description="whether batch norm follows each convolution, which keeps its bias, as in torchvision"
+    )
+    grid: int = Field(
+        7, gt=0, description="height and width to which the input of the dense layers is averaged; 1 for 32×32 images"
+    )
     d_model: int = Field(4096, gt=0, description="width of the dense layers")
-    dropout: float = Field(0.5, ge=0, lt=1, description="on the dense layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on the dense layers")
 
     def model_post_init(self, _: object) -> None:
         if len(self.widths) != len(self.depths):
-            raise ValueError(f"{len(self.depths)} depths and {len(self.widths)} widths are not of the same stages")
+            raise ValueError(
+                f"depths has {count(len(self.depths), 'stage')}, but widths has {len(self.widths)}; "
+                f"both need one entry per stage"
+            )
         if self.size < (least := 2 ** len(self.depths)):
-            raise ValueError(f"size = {self.size} cannot be halved {len(self.depths)} times: it takes {least} pixels")
+            raise ValueError(
+                f"size = {self.size} is too small to be halved by {count(len(self.depths), 'stage')}; "
+                f"set size to at least {least}"
+            )
 
 
-class VGG(PictureModel):
+class VGG(ImageNetwork):
     Config = VGGConfig
 
     def __init__(self, config: VGGConfig) -> None:
@@ -51,5 +66,5 @@ class VGG(PictureModel):
         self.stages.apply(rectified)
         self.dense.apply(rectified)
 
-    def look(self, pixels: Tensor) -> Tensor:
+    def features(self, pixels: Tensor) -> Tensor:
         return self.dense(self.pool(self.stages(pixels)))

@@ -1,11 +1,11 @@
-"""The Vision Transformer: BERT's encoder, reading the patches of a picture (Dosovitskiy et al. 2021).
+"""The Vision Transformer: a Transformer encoder over the patches of an image (Dosovitskiy et al. 2021).
 
     z = patches(pixels)               [class ; E x_1 ; … ; E x_P] + positions        layers/patches.py
-    z = norm(blocks(z))               L pre-norm blocks, every patch looks at every other
+    z = norm(blocks(z))               L pre-norm blocks, every patch attends to every other
     h = z_class, or the mean of z     (B, D)
 
-A convolution is told that near pixels matter and that it does not matter where; this network has to learn both. A
-picture of another size than the model's has more or fewer patches, and their positions are stretched.
+Locality and translation equivariance are built into convolutions; this network has to learn both. An image of another
+size than the model's has more or fewer patches, and their positions are interpolated.
 """
 
 from typing import Literal
@@ -19,7 +19,7 @@ from clearformer.layers.backends import FusedCore
 from clearformer.layers.init import gaussian
 from clearformer.layers.patches import Patches
 from clearformer.layers.positions import PositionConfig
-from clearformer.models.image_model import ImageModelConfig, PictureModel
+from clearformer.models.image_model import ImageModelConfig, ImageNetwork
 from clearformer.models.stack import StackConfig, build_stack
 
 SHARED = ("d_model", "d_ff", "n_heads", "activation", "norm_eps", "dropout", "attention_dropout", "activation_dropout")
@@ -29,17 +29,17 @@ class ViTConfig(ImageModelConfig):
     """[model] of kind "vit". The defaults are ViT-B/16."""
 
     kind: Literal["vit"] = "vit"
-    patch: int = Field(16, gt=0, description="pixels a side; divides size")
-    pooling: Literal["class", "mean"] = Field("class", description="what speaks for a picture")
-    n_layers: int = Field(12, gt=0)
-    d_model: int = Field(768, gt=0)
-    d_ff: int = Field(3072, gt=0)
-    n_heads: int = Field(12, gt=0)
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "gelu"
+    patch: int = Field(16, gt=0, description="height and width of a patch in pixels, a divisor of size")
+    pooling: Literal["class", "mean"] = Field("class", description="image vector: class token or mean over patches")
+    n_layers: int = Field(12, gt=0, description="number of blocks")
+    d_model: int = Field(768, gt=0, description="width of the model, a multiple of n_heads")
+    d_ff: int = Field(3072, gt=0, description="width of the feed-forward networks")
+    n_heads: int = Field(12, gt=0, description="attention heads per layer")
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = Field("gelu", description="feed-forward activation")
     norm_eps: float = Field(1e-6, gt=0, description="ε of every norm")
-    dropout: float = Field(0.0, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability on embeddings and sublayer outputs")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability on attention patterns")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability inside feed-forward networks")
 
     def model_post_init(self, _: object) -> None:
         if self.size % self.patch:
@@ -49,11 +49,11 @@ class ViTConfig(ImageModelConfig):
 
     @property
     def stack(self) -> StackConfig:
-        """A block, in the words of all Transformers. Its positions come with the patches."""
+        """The settings of a block. The stack has no positions: `Patches` adds them."""
         return StackConfig(**{key: getattr(self, key) for key in SHARED}, positions=PositionConfig(kind="none"))
 
 
-class ViT(PictureModel):
+class ViT(ImageNetwork):
     Config = ViTConfig
     config: ViTConfig
 
@@ -64,7 +64,7 @@ class ViT(PictureModel):
         self.apply(gaussian)
         self.patches = Patches(config.channels, config.patch, side, config.d_model, has_class)
 
-    def look(self, pixels: Tensor) -> Tensor:
+    def features(self, pixels: Tensor) -> Tensor:
         x = self.patches(pixels)  # (B, T, D)
         x = self.encoder(x, torch.arange(x.size(1), device=x.device))
         return x[:, 0] if self.config.pooling == "class" else x.mean(1)

@@ -1,7 +1,7 @@
-"""What is predicted: (model, batch) -> loss sum and count, one file an objective.
+"""Objectives: (model, batch) -> sum of the loss, and the number of terms in it. One file per objective.
 
-A shipped objective belongs to a task, which names it (tasks/). OBJECTIVES has the ones that users register, each with a
-`task` that says whose data it learns from.
+A shipped objective belongs to a task and is set there (tasks/). OBJECTIVES holds the objectives that users register;
+the attribute `task` of each is the name of the task whose data it learns from.
 """
 
 from collections.abc import Callable
@@ -15,4 +15,4 @@ from clearformer.registry import Table
 Objective = Callable[[nn.Module, Any], Loss]
 
 OBJECTIVES: Table[type[Any]] = Table("objective", {})
-"""Classes with a `Config`, built with their own table of the recipe and with the tables that they name in `tables`."""
+"""Classes with a `Config`, constructed from [objective] and from the other tables of the recipe that `tables` lists."""

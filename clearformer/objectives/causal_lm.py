@@ -1,12 +1,12 @@
-"""Language modelling: predict each word from those before it.
+"""Language modelling: predict each token from the tokens before it.
 
     loss = − Σ_t log p(x_t+1 | x_1 … x_t),    perplexity = exp(loss / n)
 
-The exponential of the mean loss is the number of words among which the model is left guessing.
+A perplexity of k means that the model is as uncertain as if it chose between k equally probable tokens.
 
-A model that carries its state along reads rows that go on from batch to batch (data/streams.py). The objective keeps
-the state in between, cut off from its gradients: one objective, one reading, so that a validation in the middle of a
-training, which has an objective of its own, disturbs nothing.
+A recurrent model carries its state from batch to batch: each row continues the same row of the batch before
+(data/streams.py). The objective keeps this state, detached, so that gradients stop at the start of a batch. Validation
+uses another objective object, and therefore does not disturb the state of the training run.
 """
 
 from pydantic import Field
@@ -16,13 +16,16 @@ from clearformer.config import Config
 from clearformer.data.batch import TextBatch
 from clearformer.errors import CheckpointError
 from clearformer.objectives.cross_entropy import Loss, smoothed_cross_entropy
+from clearformer.wording import count
 
 
 class CausalLMConfig(Config):
     """[objective]"""
 
     kind: str = "causal-lm"
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the share given to all words alike")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over the vocabulary"
+    )
 
 
 class CausalLM:
@@ -32,16 +35,16 @@ class CausalLM:
     def __init__(self, config: CausalLMConfig) -> None:
         self.config = config
         self.carried: dict[int, Tensor] = {}
-        """The state (…, B, D) after the last batch of each block of rows."""
+        """The state (…, B, D) of each block of rows after its last batch."""
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> Loss:
-        if batch.goes_on is None:
+        if batch.continues is None:
             hidden = model.hidden(batch)  # type: ignore[operator]
         else:
             state = self.carried.get(batch.block)
             if state is not None and state.size(-2) != len(batch):
                 raise CheckpointError(
-                    f"the state that was carried along is of {state.size(-2)} rows, and {len(batch)} are to go on",
+                    f"the recurrent state has {count(state.size(-2), 'row')}, but the batch has {len(batch):,}",
                     "resume with the same train.tokens, data.length and number of processes",
                 )
             hidden, state = model.read(batch, state)  # type: ignore[operator]

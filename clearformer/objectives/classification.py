@@ -1,10 +1,10 @@
-"""Classification: say what was said of a text. And regression: come close to the number that was.
+"""Classification of texts or words; regression, if the model has a single output.
 
-    classes    loss = − Σ_i w(y_i) log p(y_i | x_i)         over texts, or over positions that are asked for
-    values     loss = Σ_i (ŷ_i − y_i)²                      where the model has one score, likewise
+    classes    loss = − Σ_i w(y_i) log p(y_i | x_i)         over texts, or over labelled positions
+    values     loss = Σ_i (ŷ_i − y_i)²                      over the same
 
-w weighs the classes, all 1 if not given; the count stays the number of examples, so that weights of mean 1 over the
-data keep the loss comparable.
+w weights the classes and is 1 by default. The count is the number of examples, not the sum of their weights: weights
+whose mean over the data is 1 keep the loss comparable.
 """
 
 import torch
@@ -16,6 +16,7 @@ from clearformer.config import Config
 from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.errors import ConfigError
 from clearformer.objectives.cross_entropy import Loss
+from clearformer.wording import count
 
 
 class ClassificationConfig(Config):
@@ -23,13 +24,15 @@ class ClassificationConfig(Config):
 
     kind: str = "classification"
     weights: tuple[PositiveFloat, ...] | None = Field(
-        None, description="one for each class, in the order of classes.json"
+        None, description="weight of each class in the loss, in the order of classes.json; default: 1 for all"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the share given to all classes alike")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over all classes"
+    )
 
 
 class Classification:
-    """A batch with labels (B, T) is judged position by position, another text by text by its classes (B,)."""
+    """The loss runs over positions if the batch has labels (B, T), otherwise over texts with their classes (B,)."""
 
     Config = ClassificationConfig
     task = "classification"
@@ -38,20 +41,23 @@ class Classification:
         self.config = config
 
     def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
-        scores = model.head(model.hidden(batch))  # type: ignore[operator]
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # (B, C) or (B, T, C)
-        answers = batch.classes if batch.labels is None else batch.labels
-        assert answers is not None, "a batch to learn from says what is right"
-        if scores.size(-1) == 1:
-            far = (scores[..., 0] - answers).flatten()
-            return Loss((far if batch.labels is None else far[batch.asked]).square().sum(), batch.n_tokens)
-        n, weights = scores.size(-1), self.config.weights
+        logits = model.head(model.hidden(batch))  # type: ignore[operator]
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (B, C) or (B, T, C)
+        targets = batch.classes if batch.labels is None else batch.labels
+        assert targets is not None, "training needs labels"
+        if logits.size(-1) == 1:
+            error = (logits[..., 0] - targets).flatten()
+            return Loss((error if batch.labels is None else error[batch.labelled]).square().sum(), batch.n_tokens)
+        n, weights = logits.size(-1), self.config.weights
         if weights is not None and len(weights) != n:
-            raise ConfigError(f"[objective] has {len(weights)} weights for {n} classes", "give one for each class")
+            raise ConfigError(
+                f"objective.weights has {count(len(weights), 'weight')} for {count(n, 'class', 'classes')}",
+                "give one weight for each class, in the order of classes.json",
+            )
         total = F.cross_entropy(
-            scores.flatten(0, -2),
-            answers.flatten(),
-            None if weights is None else scores.new_tensor(weights),
+            logits.flatten(0, -2),
+            targets.flatten(),
+            None if weights is None else logits.new_tensor(weights),
             ignore_index=IGNORE,
             reduction="sum",
             label_smoothing=self.config.label_smoothing,
@@ -66,7 +72,7 @@ class TokenClassificationConfig(ClassificationConfig):
 
 
 class TokenClassification(Classification):
-    """The same loss; what differs is the data, whose batches have labels."""
+    """The same loss on other data: the batches have labels (B, T)."""
 
     Config = TokenClassificationConfig
     task = "token-classification"

@@ -1,9 +1,9 @@
-"""The loss of every objective that predicts words: cross-entropy, with or without smoothed labels.
+"""Cross-entropy with optional label smoothing: the loss of all objectives that predict tokens.
 
     loss = − Σ_t Σ_v q_t(v) log p_t(v),    q_t = (1 − ε) [v = y_t] + ε / V                Szegedy et al. 2016
 
-With ε = 0 it is the plain cross-entropy. The result is a sum and a count, never a mean: batches hold different
-numbers of tokens, and a mean of means favours short ones.
+The result is a sum and a count, never a mean: batches hold different numbers of tokens, and a mean of means favours
+short ones.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Loss(NamedTuple):
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     """logits (B, T, V), labels (B, T) with IGNORE where nothing is predicted -> () the sum.
 
-    In float32 at least: the logarithm of a sum over V words is where half precision would tell.
+    Computed in float32 or better: half precision is too coarse for the logarithm of a sum over V tokens.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     return F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=epsilon)

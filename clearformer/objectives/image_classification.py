@@ -1,9 +1,9 @@
-"""Say what a picture shows.
+"""Image classification.
 
-    loss = − Σ_i Σ_k q_i(k) log p(k | x_i),    q = (1 − ε) y + ε / K        y is 1 at the class, or mixed (mixup.py)
+    loss = − Σ_i Σ_k q_i(k) log p(k | x_i),    q = (1 − ε) y + ε / K        y is one-hot, or mixed (augment/mixup.py)
 
-Pictures come as bytes, and are augmented, in training, and normalised here, on the device. A model that gives several
-`answers` while it learns, as GoogLeNet does, adds 0.3 of the loss of each further one (Szegedy et al. 2015).
+Images arrive as bytes. They are augmented, during training, and normalised here, on the device. A model with auxiliary
+classifiers during training, such as GoogLeNet, adds 0.3 times the loss of each (Szegedy et al. 2015).
 """
 
 import torch
@@ -22,8 +22,10 @@ class ImageClassificationConfig(Config):
     """[objective]"""
 
     kind: str = "image-classification"
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the share given to all classes alike")
-    auxiliary: float = Field(0.3, ge=0, description="weight of the loss of each answer but the first")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over all classes"
+    )
+    auxiliary: float = Field(0.3, ge=0, description="weight of the loss of each auxiliary classifier")
 
 
 class ImageClassification:
@@ -35,24 +37,24 @@ class ImageClassification:
         self.config, self.image = config, image or ImageConfig()
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> Loss:
-        assert batch.classes is not None, "a batch to learn from says what is right"
+        assert batch.classes is not None, "training needs labels"
         pixels = self.image.ready(batch.pixels, next(model.parameters()).dtype, model.training)
         n_classes = int(model.config.n_classes)  # type: ignore[union-attr, arg-type]
-        answers = F.one_hot(batch.classes, n_classes).to(pixels.dtype)  # (B, K)
+        targets = F.one_hot(batch.classes, n_classes).to(pixels.dtype)  # (B, K)
         if model.training and (alpha := self.image.augment.mixup):
-            pixels, answers = mixup(pixels, answers, alpha)
-        ready = ImageBatch(pixels, n_tokens=batch.n_tokens)
+            pixels, targets = mixup(pixels, targets, alpha)
+        inputs = ImageBatch(pixels, n_tokens=batch.n_tokens)
         if model.training and hasattr(model, "answers"):
-            scores, *others = model.answers(ready)  # type: ignore[operator]
+            logits, *auxiliary = model.answers(inputs)  # type: ignore[operator]
         else:
-            scores, others = model.head(model.hidden(ready)), []  # type: ignore[operator]
-        total = self.entropy(scores, answers)
-        for other in others:
-            total = total + self.config.auxiliary * self.entropy(other, answers)
+            logits, auxiliary = model.head(model.hidden(inputs)), []  # type: ignore[operator]
+        total = self.cross_entropy(logits, targets)
+        for more in auxiliary:
+            total = total + self.config.auxiliary * self.cross_entropy(more, targets)
         return Loss(total, batch.n_tokens)
 
-    def entropy(self, scores: Tensor, answers: Tensor) -> Tensor:
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return F.cross_entropy(
-            scores, answers.to(scores.dtype), reduction="sum", label_smoothing=self.config.label_smoothing
+            logits, targets.to(logits.dtype), reduction="sum", label_smoothing=self.config.label_smoothing
         )

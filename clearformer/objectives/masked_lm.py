@@ -1,13 +1,14 @@
-"""Masked language modelling: say the words that were hidden, from those around them (Devlin et al. 2019, section 3.1).
+"""Masked language modelling: predict the masked tokens from the tokens around them (Devlin et al. 2019, section 3.1).
 
-    loss = − Σ_m log p(x_m | x̂),    m over the positions that are asked for, x̂ the text with some of them hidden
+    loss = − Σ_m log p(x_m | x̂),    m over the selected positions, x̂ the text with most of them masked
 
-When a batch also says which rows' second text follows the first, the next-sentence loss is added. After the division
-by the n positions asked for, the sum is the paper's: mean over words + mean over the batch's B rows. So here
+If the batch also has a class for each row, whether its second text follows the first, the next-sentence loss is added.
+The paper's loss is the mean over the n selected positions plus the mean over the B rows. Since the total is divided by
+n later, it is
 
-    total = Σ words + n · (1/B) Σ rows
+    total = Σ tokens + n · (1/B) Σ rows
 
-The head is computed only where something is asked, about one position in seven.
+The head is computed only at the selected positions, about one in seven.
 """
 
 import torch
@@ -21,17 +22,19 @@ from clearformer.objectives.cross_entropy import Loss
 
 
 class MaskedLMConfig(MaskingConfig):
-    """[objective]: BERT's, with the next sentence; or RoBERTa's, without. What is hidden, data/masking.py says."""
+    """[objective]: as in BERT with `next_sentence`, as in RoBERTa without. data/masking.py draws the positions."""
 
     kind: str = "masked-lm"
     next_sentence: bool = Field(
-        False, description="ask whether the second text follows the first, too; if not, the head for it is not built"
+        False,
+        description="whether to train the next-sentence head as well: does the second text follow the first? "
+        "If false, the model is built without it",
     )
-    whole_word: bool = Field(False, description="hide all the pieces of a word, or none")
+    whole_word: bool = Field(False, description="whether to mask all tokens of a word together")
 
 
 class MaskedLM:
-    """Of a batch without labels only the next-sentence loss is left, and n is the number of its rows."""
+    """Without labels, only the next-sentence loss remains, and n is the number of rows."""
 
     Config = MaskedLMConfig
     task = "masked-lm"
@@ -43,24 +46,24 @@ class MaskedLM:
         hidden = model.hidden(batch)  # type: ignore[operator]
         total, n = hidden.new_zeros(()), len(batch)
         if batch.labels is not None:
-            vectors, labels = asked_for(hidden, batch)
-            n = len(labels)  # not batch.n_tokens, which a compiled objective is not told
+            vectors, labels = at_selected(hidden, batch)
+            n = len(labels)  # not batch.n_tokens: a compiled objective does not receive it
             total = cross_entropy(model.head(vectors), labels, "sum")  # type: ignore[operator]
         if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
-            scores = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
-            total = total + n * cross_entropy(scores, batch.classes, "mean")
+            logits = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
+            total = total + n * cross_entropy(logits, batch.classes, "mean")
         return Loss(total, batch.n_tokens)
 
 
-def asked_for(hidden: Tensor, batch: EncoderBatch) -> tuple[Tensor, Tensor]:
-    """hidden (B, T, D) -> (n, D) where something is asked, and what belongs there (n,).
+def at_selected(hidden: Tensor, batch: EncoderBatch) -> tuple[Tensor, Tensor]:
+    """hidden (B, T, D) -> the vectors (n, D) and the labels (n,) at the selected positions.
 
-    By an index whose length the host knows: to learn how many places a mask has, it would wait for the device.
+    The index holds positions, so its length is known on the host; a boolean mask would make it wait for the device.
     """
     assert batch.labels is not None
-    return hidden.flatten(0, 1)[batch.asked], batch.labels.flatten()[batch.asked]
+    return hidden.flatten(0, 1)[batch.labelled], batch.labels.flatten()[batch.labelled]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
-    """logits (n, V), labels (n,) -> (), in float32 at least."""
+    """logits (n, V), labels (n,) -> (), in float32 or better."""
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), labels, reduction=reduction)

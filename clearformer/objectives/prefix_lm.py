@@ -1,9 +1,9 @@
-"""Prefix language modelling: read the first part of a text both ways, then predict the rest of it, word by word.
+"""Prefix language modelling: the first n tokens of a text are its context, read in both directions.
 
-    loss = − Σ_t≥n log p(x_t+1 | x_1 … x_t),    x_1 … x_n see each other whole        Raffel et al. 2020, section 3.2.3
+    loss = − Σ_t≥n log p(x_t+1 | x_1 … x_t),    x_1 … x_n attend to one another        Raffel et al. 2020, section 3.2.3
 
-Where the first part ends, data/prefixes.py draws; it also leaves out the labels that it shows. The loss is that of a
-language model, and so is the model: what differs is the mask.
+data/prefixes.py draws n, and removes the labels inside the context. Model and loss are the same as in causal language
+modelling; only the attention mask differs.
 """
 
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig

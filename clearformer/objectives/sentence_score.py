@@ -1,9 +1,9 @@
-"""Telling sentences as they were written from ones with a word replaced or left out.
+"""Sentence scoring: distinguish original sentences from sentences with a word replaced or removed.
 
-    loss = − Σ_b log p(c_b | x_b),    p = softmax(W pooled(x) + b), c = 0 as it was, 1 changed
+    loss = − Σ_b log p(c_b | x_b),    p = softmax(W pooled(x) + b), c = 0 original, 1 changed
 
-The head on the pooled vector is the one that BERT keeps for the next sentence, which likewise has two answers. What
-has learnt this ranks sentences by log p(0 | x): how sure it is that nothing is wrong with them.
+The head on the pooled vector is BERT's next-sentence head, which has two classes as well. The trained model ranks
+sentences by log p(0 | x), the log-probability that they are unchanged.
 """
 
 from pydantic import Field
@@ -19,7 +19,9 @@ class SentenceScoreConfig(Config):
     """[objective]"""
 
     kind: str = "sentence-score"
-    deleted: float = Field(0.5, ge=0, le=1, description="of the changes, the share that leaves a word out")
+    deleted: float = Field(
+        0.5, ge=0, le=1, description="probability that a change removes a word instead of replacing it"
+    )
 
 
 class SentenceScore:
@@ -31,5 +33,5 @@ class SentenceScore:
 
     def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
         assert batch.classes is not None
-        scores = model.next_sentence(model.pooled(model.hidden(batch)))  # type: ignore[operator]  # (B, 2)
-        return Loss(cross_entropy(scores, batch.classes, "sum"), batch.n_tokens)
+        logits = model.next_sentence(model.pooled(model.hidden(batch)))  # type: ignore[operator]  # (B, 2)
+        return Loss(cross_entropy(logits, batch.classes, "sum"), batch.n_tokens)

@@ -1,8 +1,8 @@
-"""Span corruption: say the spans that a text has lost, in order (Raffel et al. 2020, section 3.1.4).
+"""Span corruption: predict the removed spans of a text, in order (Raffel et al. 2020, section 3.1.4).
 
-loss = − Σ_t log p(y_t | y_<t, x̂),    y the lost spans behind their sentinels, x̂ the text with sentinels in their places
+loss = − Σ_t log p(y_t | y_<t, x̂),    y the spans, each after its sentinel; x̂ the text with a sentinel for each span
 
-How spans are dropped, data/spans.py tells; the loss is that of translating the one into the other.
+data/spans.py draws the spans. The loss is the translation loss from x̂ to y.
 """
 
 from pydantic import Field
@@ -15,7 +15,9 @@ class SpanCorruptionConfig(SpanConfig):
     """[objective]"""
 
     kind: str = "span-corruption"
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the share given to all words alike")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over the vocabulary"
+    )
 
 
 class SpanCorruption(Translation):

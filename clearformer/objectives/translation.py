@@ -1,6 +1,6 @@
-"""Translation: predict each target word from the source and the words before it.
+"""Translation: predict each target token from the source and the target tokens before it.
 
-loss = − Σ_t log p(y_t | y_<t, x),    its labels smoothed by ε (cross_entropy.py)
+loss = − Σ_t log p(y_t | y_<t, x),    with label smoothing ε (cross_entropy.py)
 """
 
 from pydantic import Field
@@ -15,7 +15,9 @@ class TranslationConfig(Config):
     """[objective]"""
 
     kind: str = "translation"
-    label_smoothing: float = Field(0.1, ge=0, lt=1, description="ε, the share given to all words alike")
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="label smoothing ε: probability spread evenly over the vocabulary"
+    )
 
 
 class Translation:

@@ -8,17 +8,17 @@ try:
     from clearformer.plots.curves import plot_curves
     from clearformer.plots.embeddings import plot_embeddings
     from clearformer.plots.gradients import plot_gradients
+    from clearformer.plots.images import plot_heat, plot_tiles
     from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.optimizers import plot_optimizers
-    from clearformer.plots.pictures import plot_heat, plot_tiles
     from clearformer.plots.positions import plot_positions
     from clearformer.plots.schedules import plot_schedules
     from clearformer.plots.shifts import plot_shifts
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("matplotlib"):
         raise
-    raise MachineError("pictures need matplotlib, which is not installed", "pip install 'clearformer[plots]'") from None
+    raise MachineError("figures need matplotlib, which is not installed", "pip install 'clearformer[plots]'") from None
 
 __all__ = [
     "plot_attention",

@@ -1,4 +1,4 @@
-"""Where each target position looks: one map per head, and the mean over heads where there are several."""
+"""Attention patterns: one map per head, and the mean over heads if there are several."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
@@ -11,40 +11,42 @@ from numpy.typing import ArrayLike
 
 from clearformer.errors import DataError
 from clearformer.plots.lettering import lettering, make_visible
-from clearformer.plots.style import RULE, picture
+from clearformer.plots.style import RULE, saved_figure
+from clearformer.wording import count
 
 
 def plot_attention(
-    pattern: ArrayLike, source_pieces: Sequence[str], target_pieces: Sequence[str], path: Path | str, title: str = ""
+    pattern: ArrayLike, source_tokens: Sequence[str], target_tokens: Sequence[str], path: Path | str, title: str = ""
 ) -> Path:
-    """Draw an attention pattern (H, T, S) with the target pieces down the side and the source pieces along the foot.
+    """Draw an attention pattern (H, T, S), with target tokens on the vertical and source tokens on the horizontal axis.
 
-    Every row of a map sums to one, or to less with a learned prefix, which takes the rest. All maps share one scale,
-    from zero to the largest weight of any head, so that a sharp head looks darker than a diffuse one. Long sentences
-    get small squares, and then not every word is written.
+    Each row of a map sums to 1, or to less with prefix tuning, where the prefix receives the rest. All maps have the
+    same colour scale, from 0 to the largest weight of any head, so that a sharp head looks darker than a diffuse one.
+    Long texts have small cells, and only some of their tokens are labelled.
     """
     heads = np.asarray(pattern, dtype=float)
-    T, S = len(target_pieces), len(source_pieces)
+    T, S = len(target_tokens), len(source_tokens)
     if heads.ndim != 3 or heads.shape[1:] != (T, S) or 0 in heads.shape:
         raise DataError(
-            f"an attention pattern of shape {heads.shape} does not fit {T} target and {S} source pieces",
-            "give an array (heads, target pieces, source pieces)",
+            f"an attention pattern of shape {heads.shape} does not fit {count(T, 'target token')} and "
+            f"{count(S, 'source token')}",
+            "give an array of shape (heads, target tokens, source tokens)",
         )
     maps = {f"head {h}": weights for h, weights in enumerate(heads)}
     maps |= {"mean of heads": heads.mean(axis=0)} if len(heads) > 1 else {}
     columns = ceil(sqrt(len(maps)))
     rows = ceil(len(maps) / columns)
 
-    families, words = lettering([make_visible(piece) for piece in [*source_pieces, *target_pieces]])
-    cell = min(0.3, max(0.05, 3.6 / max(T, S)))  # the side of a square, in inches
+    families, words = lettering([make_visible(token) for token in [*source_tokens, *target_tokens]])
+    cell = min(0.3, max(0.05, 3.6 / max(T, S)))  # the side of a cell, in inches
     stride = ceil(0.17 / cell)  # a line of text needs 0.17 inches
     margin = 0.08 * max(map(len, words))
     width = columns * max(cell * S + 0.15, 1.3) + margin + 0.9
     title_families, [heading] = lettering([title])
-    lines = wrap(heading, int(width / 0.09))  # inches that a letter of it needs
+    lines = wrap(heading, int(width / 0.09))  # inches per character
     height = rows * (cell * T + 0.35) + margin + 0.2 + 0.2 * max(1, len(lines))
 
-    with picture(path, width, height) as figure:
+    with saved_figure(path, width, height) as figure:
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for index, (ax, (name, weights)) in enumerate(zip(axes, maps.items())):
             image = ax.imshow(weights, cmap="Blues", vmin=0, vmax=heads.max(), interpolation="nearest")
@@ -69,6 +71,6 @@ def plot_attention(
     return Path(path)
 
 
-def plot_look(numbers: Mapping[str, Any], path: Path | str) -> Path:
-    """The same of `lens.attention.look`'s numbers."""
-    return plot_attention(numbers["pattern"], numbers["source"], numbers["target"], path, numbers["title"])
+def plot_look(data: Mapping[str, Any], path: Path | str) -> Path:
+    """Draw the data of `clearformer.lens.attention.look`."""
+    return plot_attention(data["pattern"], data["source"], data["target"], path, data["title"])

@@ -1,29 +1,29 @@
-"""Losses with and without batch norm, and gradients layer by layer where they begin."""
+"""Losses with and without batch norm, and the gradient norm of each layer at initialisation."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clearformer.plots.lines import by_logarithm, draw_lines
-from clearformer.plots.style import MUTED, picture
+from clearformer.plots.style import MUTED, saved_figure
 
-SMOOTH = 10  # steps that a point of a loss is the mean of
+SMOOTH = 10  # steps averaged per point of the loss
 
 
-def plot_batch_norm(numbers: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw what `clearformer.claims.batch_norm.train` gives."""
-    runs = numbers["runs"]
-    with picture(path, 10, 4.2) as figure:
-        figure.suptitle(numbers["title"], fontsize=11)
+def plot_batch_norm(data: Mapping[str, Any], path: Path | str) -> Path:
+    """Draw the data of `clearformer.claims.batch_norm.train`."""
+    runs = data["runs"]
+    with saved_figure(path, 10, 4.2) as figure:
+        figure.suptitle(data["title"], fontsize=11)
         loss, slope = figure.subplots(1, 2)
         curves = {name: in_means(run["loss"]) for name, run in runs.items()}
         draw_lines(loss, curves, "step", f"loss, mean of {SMOOTH} steps")
-        loss.axhline(numbers["chance"], color=MUTED, linewidth=0.6, linestyle=":")
-        loss.set_title("training; dotted: by chance", fontweight="bold")
+        loss.axhline(data["chance"], color=MUTED, linewidth=0.6, linestyle=":")
+        loss.set_title("training loss (dotted: chance level)", fontweight="bold")
         first = {name: (range(1, len(run["slope"]) + 1), run["slope"]) for name, run in runs.items()}
-        draw_lines(slope, first, "layer", "norm of the first gradient")
+        draw_lines(slope, first, "layer", "gradient norm")
         by_logarithm(slope)
-        slope.set_title("what reaches each layer before any step", fontweight="bold")
+        slope.set_title("gradient norm of each layer before training", fontweight="bold")
         figure.legend(*loss.get_legend_handles_labels(), loc="outside lower center", ncols=len(runs))
     return Path(path)
 

@@ -1,4 +1,4 @@
-"""How a training run went: a small panel for each quantity, all over the same steps."""
+"""The curves of a run: one panel per quantity, over the same steps."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -9,22 +9,23 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from clearformer.errors import DataError
-from clearformer.plots.style import BLUE, MUTED, ORANGE, picture
+from clearformer.plots.style import BLUE, MUTED, ORANGE, saved_figure
+from clearformer.wording import count
 
 
 class Line(NamedTuple):
-    """One key of the records of one kind."""
+    """One key of the training or validation records."""
 
     kind: str
     key: str
 
 
-# Validation is rarer than training, so that its points show.
-LOOKS: dict[str, dict[str, Any]] = {
+# Validations are rare enough to mark each of them.
+STYLES: dict[str, dict[str, Any]] = {
     "train": {"label": "training", "color": BLUE, "linewidth": 1.2},
     "valid": {"label": "validation", "color": ORANGE, "linewidth": 1.2, "marker": "o", "markersize": 3},
 }
-SPEED = "_per_s"  # what the keys of speeds end in
+SPEED = "_per_s"  # the suffix of keys for speeds
 
 
 def plot_curves(
@@ -32,39 +33,39 @@ def plot_curves(
 ) -> Path:
     """Draw the records of a run, the lines of its metrics.jsonl: {"step": 20, "kind": "train", "loss": 6.1, ...}.
 
-    `panels` gives the title and the key of each validation score to draw, {"BLEU": "bleu"}; every score of the records,
-    titled by its key, if not given. A panel that no record has a value for is left out. The numbers beside titles and
-    lines are the last values. Values that are not finite leave a gap in their line.
+    `panels` maps the titles of validation metrics to their keys, {"BLEU": "bleu"}; by default, every metric of the
+    records is drawn, with its key as title. Panels without values are left out. Titles and legends show the last value
+    of each line. Values that are not finite leave a gap in their line.
     """
-    found = {
+    filled = {
         title: drawn
         for title, lines in layout(metrics, panels).items()
         if (drawn := [(line, *points) for line in lines if (points := series(metrics, line))[0]])
     }
-    if not found:
-        known = f"train loss, valid loss, train lr, train grad_norm, train …{SPEED}, and the scores of valid"
-        raise DataError(f"nothing to draw: none of the {len(metrics)} records has a known key", f"known are: {known}")
-    columns = 2 if len(found) == 4 else min(len(found), 3)
-    rows = ceil(len(found) / columns)
-    with picture(path, 3.2 * columns, 2.3 * rows) as figure:
+    if not filled:
+        known = f"train loss, valid loss, train lr, train grad_norm, train …{SPEED}, and the metrics of valid"
+        raise DataError(f"nothing to draw: no known keys in {count(len(metrics), 'record')}", f"known keys: {known}")
+    columns = 2 if len(filled) == 4 else min(len(filled), 3)
+    rows = ceil(len(filled) / columns)
+    with saved_figure(path, 3.2 * columns, 2.3 * rows) as figure:
         axes = list(figure.subplots(rows, columns, squeeze=False, sharex=True).flat)
-        for ax, (title, drawn) in zip(axes, found.items()):
+        for ax, (title, drawn) in zip(axes, filled.items()):
             draw_panel(ax, title, drawn)
-        for blank in axes[len(found) :]:
+        for blank in axes[len(filled) :]:
             blank.remove()
         figure.supxlabel("step", fontsize=8, color=MUTED)
     return Path(path)
 
 
 def layout(metrics: Sequence[Mapping[str, Any]], panels: Mapping[str, str] | None) -> dict[str, list[Line]]:
-    """The lines of each panel, in order: the loss, the validation scores, then how the training went."""
+    """The lines of each panel, in order: loss, validation metrics, learning rate, gradient norm, speed."""
     if panels is None:
         panels = {key: key for key in keys_of(metrics, "valid")}
-    scores = {title: [Line("valid", key)] for title, key in panels.items() if key != "loss"}
+    validation = {title: [Line("valid", key)] for title, key in panels.items() if key != "loss"}
     speeds = [key for key in keys_of(metrics, "train") if key.endswith(SPEED)]
     return {
         "Loss": [Line("train", "loss"), Line("valid", "loss")],
-        **scores,
+        **validation,
         "Learning rate": [Line("train", "lr")],
         "Gradient norm": [Line("train", "grad_norm")],
         **{f"{key.removesuffix(SPEED).capitalize()} per second": [Line("train", key)] for key in speeds},
@@ -72,7 +73,7 @@ def layout(metrics: Sequence[Mapping[str, Any]], panels: Mapping[str, str] | Non
 
 
 def keys_of(metrics: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """What the records of one kind measure, in the order of its first appearance."""
+    """The keys of the records of one kind, in order of first appearance."""
     keys = dict.fromkeys(key for record in metrics if record["kind"] == kind for key in record)
     return [key for key in keys if key not in ("step", "kind")]
 
@@ -84,12 +85,12 @@ def series(metrics: Sequence[Mapping[str, Any]], line: Line) -> tuple[list[int],
 
 
 def draw_panel(ax: Axes, title: str, drawn: Sequence[tuple[Line, list[int], list[float]]]) -> None:
-    """One panel: its lines, a grid to read heights by, and each line's last value."""
+    """Draw one panel: its lines with their last values, and a horizontal grid."""
     thousands = any(value >= 1000 for *_, values in drawn for value in values)
     write = "{:,.0f}".format if thousands else "{:.3g}".format
     for line, steps, values in drawn:
-        look = LOOKS[line.kind] | ({"marker": "o"} if len(steps) == 1 else {})
-        ax.plot(steps, values, **look | {"label": f"{look['label']} {write(values[-1])}"})
+        style = STYLES[line.kind] | ({"marker": "o"} if len(steps) == 1 else {})
+        ax.plot(steps, values, **style | {"label": f"{style['label']} {write(values[-1])}"})
     ax.set_title(title, fontweight="bold")
     if len(drawn) > 1:
         ax.legend()

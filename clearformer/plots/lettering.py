@@ -1,8 +1,8 @@
-"""Words on a picture: find fonts that have their letters, and spell in Latin letters what no font has.
+"""Text in figures: fonts for all scripts, and romanisation for letters without a font.
 
-matplotlib draws an empty box, and warns, for a letter its font lacks. Here each letter is first looked for in
-DejaVu Sans, which comes with matplotlib and covers Latin, Greek, Cyrillic, Arabic and more; then in the other fonts of
-the machine; and if none has it, the word is romanised by the Unicode names of its letters.
+matplotlib draws an empty box, and warns, for a letter that is missing from its font. Here each letter is looked up in
+DejaVu Sans, which comes with matplotlib and covers Latin, Greek, Cyrillic, Arabic and more, then in the other fonts of
+the machine. If no font has a letter, its word is romanised by the Unicode names of its letters.
 """
 
 import unicodedata
@@ -15,28 +15,29 @@ BASE = "DejaVu Sans"
 
 
 def lettering(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Make `words` drawable: the font families to use, in order of fallback, and the words as these can write them."""
+    """The font families to use, in order of fallback, and the words, romanised where these fonts lack letters."""
     families, missing = [BASE], {letter for word in words for letter in word} - letters_of(BASE)
     for family in other_families() if missing else ():
-        if found := missing & letters_of(family):
+        if covered := missing & letters_of(family):
             families.append(family)
-            missing -= found
+            missing -= covered
         if not missing:
             break
     return families, [romanise(word) if missing & set(word) else word for word in words]
 
 
-def make_visible(piece: str) -> str:
-    """A tokenizer's piece with its blanks made visible: a space becomes ␣, a newline the two characters \\n."""
-    escaped = (c.encode("unicode_escape").decode() if unicodedata.category(c) == "Cc" else c for c in piece)
+def make_visible(token: str) -> str:
+    """A token with visible white space: a space becomes ␣, a newline the two characters \\n."""
+    escaped = (c.encode("unicode_escape").decode() if unicodedata.category(c) == "Cc" else c for c in token)
     return "".join(escaped).replace(" ", "␣")
 
 
 def romanise(word: str) -> str:
-    """Spell the letters that DejaVu Sans lacks by what Unicode calls them: किताब becomes kitaaba, 中 becomes U+4E2D.
+    """Spell letters that are missing from DejaVu Sans by their Unicode names: किताब becomes kitaaba, 中 becomes U+4E2D.
 
-    The scripts descended from Brahmi (Devanagari, Bengali, Tamil, ...) share one naming scheme: a consonant carries
-    an `a`, which a vowel sign replaces and a virama removes. This is a reading aid, not a standard of transliteration.
+    The scripts descended from Brahmi (Devanagari, Bengali, Tamil, ...) have a common naming scheme: a
+    consonant includes an `a`, which a vowel sign replaces and a virama removes. This is a reading aid, not a standard
+    transliteration.
     """
     spelled = ""
     for letter in unicodedata.normalize("NFC", word):
@@ -71,15 +72,15 @@ def letters_of(family: str) -> frozenset[str]:
 
 
 def other_families() -> list[str]:
-    """The machine's other font families, sans serif first.
+    """The other font families of the machine, sans serif first.
 
-    Left out is Last Resort, which has a glyph for every letter, but only to say that the real one is missing.
+    Last Resort is excluded: its glyphs only indicate that the real one is missing.
     """
     families = (name for name in files() if name != BASE and not name.startswith("Last Resort"))
     return sorted(families, key=lambda name: ("Sans" not in name, name))
 
 
 def files() -> dict[str, str]:
-    """Font families and, of each, one upright file, of regular weight if there is one: others may lack letters."""
+    """One upright file per font family, of regular weight if available, since other weights may lack letters."""
     upright = [entry for entry in fontManager.ttflist if entry.style == "normal"]
     return {entry.name: entry.fname for entry in sorted(upright, key=lambda entry: entry.weight in (400, "normal"))}

@@ -1,4 +1,4 @@
-"""Several quantities over one: accuracy against shots, scores against the number of examples."""
+"""Line plots, such as accuracy against the number of examples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from clearformer.errors import DataError
-from clearformer.plots.style import COLOURS, picture
+from clearformer.plots.style import COLOURS, saved_figure
 
 Scale = Literal["linear", "log"]
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # a name and its (x, y)
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name -> (x, y)
 
 DASHES = ("-", "--", ":", "-.")
-FEW = 30  # points up to which each is marked
+FEW = 30  # lines with at most this many points have markers
 
 
 def plot_lines(
@@ -25,10 +25,10 @@ def plot_lines(
     scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
 ) -> Path:
-    """One line for each name. `across` and `up` say what the axes are, `limits` where the upright one ends."""
+    """Draw one line per name. `across` and `up` are the axis labels, `limits` the limits of the vertical axis."""
     if not any(len(x) for x, _ in series.values()):
         raise DataError("nothing to draw: every line is empty", "give at least one point")
-    with picture(path, 4.6, 3.0) as figure:
+    with saved_figure(path, 4.6, 3.0) as figure:
         ax = figure.subplots()
         draw_lines(ax, series, across, up, scale)
         if limits is not None:
@@ -38,7 +38,7 @@ def plot_lines(
 
 
 def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "linear") -> None:
-    """The lines by themselves, on axes of the caller's. Colours repeat after eight, with another dash."""
+    """Draw lines into existing axes. Colours repeat after eight lines, with another dash style."""
     for i, (name, (x, y)) in enumerate(series.items()):
         dash, colour = DASHES[i // len(COLOURS) % len(DASHES)], COLOURS[i % len(COLOURS)]
         mark = "o" if len(x) <= FEW else ""
@@ -46,7 +46,7 @@ def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "l
     ax.set_xscale(scale)
     if scale == "linear":
         ax.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
-    else:  # matplotlib's own labels are powers of ten in mathematical type, which is switched off
+    else:  # matplotlib's default labels, powers of ten, need math text, which is disabled
         ax.xaxis.set_major_formatter("{x:,.0f}" if ax.get_xlim()[1] > 1 else "{x:g}")
         ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(across)
@@ -55,7 +55,7 @@ def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "l
 
 
 def by_logarithm(ax: Axes) -> None:
-    """Heights by their logarithm, as plain numbers: the powers of ten that matplotlib writes want formulas."""
+    """Use a logarithmic vertical axis with plain numerals; matplotlib's powers of ten need math text."""
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter("{x:,g}")
     ax.yaxis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""The race of the optimisers: their paths over contours, the data of the network, and below each its loss."""
+"""Optimisers compared: paths on surfaces, the data of the network, and the losses below them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,37 +9,38 @@ from matplotlib.axes import Axes
 
 from clearformer.plots.contours import draw_contours
 from clearformer.plots.lines import by_logarithm, draw_lines
-from clearformer.plots.style import BLUE, COLOURS, INK, MUTED, ORANGE, picture
+from clearformer.plots.style import BLUE, COLOURS, INK, MUTED, ORANGE, saved_figure
+from clearformer.wording import count
 
-LOWEST = 1e-6  # of the heights, which are drawn by their logarithm
+LOWEST = 1e-6  # smallest height drawn, on a logarithmic axis
 
 
-def plot_optimizers(numbers: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw what `clearformer.claims.optimizers.race` gives."""
-    with picture(path, 13, 6) as figure:
-        figure.suptitle(numbers["title"], fontsize=11)
+def plot_optimizers(data: Mapping[str, Any], path: Path | str) -> Path:
+    """Draw the data of `clearformer.claims.optimizers.race`."""
+    with saved_figure(path, 13, 6) as figure:
+        figure.suptitle(data["title"], fontsize=11)
         axes = figure.subplots(2, 4)
-        for (name, surface), above, below in zip(numbers["surfaces"].items(), *axes):
+        for (name, surface), above, below in zip(data["surfaces"].items(), *axes):
             draw_paths(above, surface)
             above.set_title(f"{name}: {surface['equation']}", fontweight="bold")
             heights = {
-                racer: (range(len(run["loss"])), np.maximum(np.array(run["loss"]) - surface["lowest"], LOWEST))
-                for racer, run in surface["runs"].items()
+                label: (range(len(run["loss"])), np.maximum(np.array(run["loss"]) - surface["lowest"], LOWEST))
+                for label, run in surface["runs"].items()
             }
-            draw_lines(below, heights, "updates", "height above the lowest point")
+            draw_lines(below, heights, "updates", "height above the minimum")
             by_logarithm(below)
-        network = numbers["network"]
+        network = data["network"]
         draw_points(axes[0, 3], network)
-        axes[0, 3].set_title(f"two spirals for {network['parameters']} weights", fontweight="bold")
-        losses = {racer: (range(len(run["loss"])), run["loss"]) for racer, run in network["runs"].items()}
-        draw_lines(axes[1, 3], losses, "passes over the data", "loss on all of it")
+        axes[0, 3].set_title(f"two spirals, {count(network['parameters'], 'parameter')}", fontweight="bold")
+        losses = {label: (range(len(run["loss"])), run["loss"]) for label, run in network["runs"].items()}
+        draw_lines(axes[1, 3], losses, "epochs", "loss on all data")
         by_logarithm(axes[1, 3])
         figure.legend(*axes[1, 3].get_legend_handles_labels(), loc="outside lower center", ncols=len(losses))
     return Path(path)
 
 
 def draw_paths(ax: Axes, surface: Mapping[str, Any]) -> None:
-    """Where each racer has stood after each update."""
+    """Draw the path of each optimiser, with a point after each update."""
     draw_contours(ax, surface)
     for colour, run in zip(COLOURS, surface["runs"].values()):
         ax.plot(*np.array(run["path"]).T, color=colour, linewidth=0.9, marker=".", markersize=3, alpha=0.85)

@@ -1,4 +1,4 @@
-"""Correlations layer by layer, when pictures move."""
+"""Correlations of feature maps by layer when images are shifted."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -8,40 +8,41 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from clearformer.plots.lines import draw_lines
-from clearformer.plots.style import picture
+from clearformer.plots.style import saved_figure
+from clearformer.wording import count
 
-NAMED = 20  # layers, at most: of more, every second or so
+NAMED = 20  # layers that fit as labels; of more layers, only some are labelled
 
 
-def plot_shifts(numbers: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw what `clearformer.lens.shifts.measure` gives."""
-    layers, distances = numbers["layers"], numbers["shifts"]
-    names = [f"{name} (every {line['step']})" for name, line in layers.items()]
-    with picture(path, 10, 4.6) as figure:
-        figure.suptitle(numbers["title"], fontsize=11)
+def plot_shifts(data: Mapping[str, Any], path: Path | str) -> Path:
+    """Draw the data of `clearformer.lens.shifts.measure`."""
+    layers, distances = data["layers"], data["shifts"]
+    names = [f"{name} (stride {line['step']})" for name, line in layers.items()]
+    with saved_figure(path, 10, 4.6) as figure:
+        figure.suptitle(data["title"], fontsize=11)
         moved, stayed = figure.subplots(1, 2, sharey=True)
         for ax, key, title in (
-            (moved, "equivariance", "the map moved along, and the map of the moved picture"),
-            (stayed, "invariance", "the map as it was, and that of the moved picture"),
+            (moved, "equivariance", "equivariance: with the shifted map"),
+            (stayed, "invariance", "invariance: with the original map"),
         ):
             series = {
-                f"{d} pixel{'s'[: d > 1]}": (range(len(layers)), [line[key][i] for line in layers.values()])
+                count(d, "pixel"): (range(len(layers)), [line[key][i] for line in layers.values()])
                 for i, d in enumerate(distances)
             }
             draw_lines(ax, series, "", "correlation")
             ax.set_title(title, fontweight="bold")
             write_names(ax, names)
         for i, line in enumerate(stayed.get_lines()):
-            end = [numbers["hidden"][i]]
+            end = [data["hidden"][i]]
             stayed.plot([len(layers)], end, color=line.get_color(), marker="s", markersize=5, linestyle="")
-        write_names(stayed, names, "what the head reads")
+        write_names(stayed, names, "input of the head")
         moved.legend(title="shifted by", title_fontsize=8)
     return Path(path)
 
 
 def write_names(ax: Axes, names: Sequence[str], last: str | None = None) -> None:
-    """Below the axis, as many as have room; `last` stands behind them."""
+    """Label the horizontal axis with as many names as fit, and with `last` after them."""
     stride = ceil(len(names) / NAMED)
-    told = dict(list(enumerate(names))[: len(names) - stride + 1 : stride])
-    told |= {} if last is None else {len(names): last}
-    ax.set_xticks([*told], [*told.values()], rotation=60, ha="right", rotation_mode="anchor", fontsize=6)
+    labels = dict(list(enumerate(names))[: len(names) - stride + 1 : stride])
+    labels |= {} if last is None else {len(names): last}
+    ax.set_xticks([*labels], [*labels.values()], rotation=60, ha="right", rotation_mode="anchor", fontsize=6)

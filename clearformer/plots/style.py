@@ -1,4 +1,4 @@
-"""The look every picture shares: a quiet page, a few colours, one way to save."""
+"""The common style of all figures: colours, matplotlib settings, and saving."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from clearformer.errors import ConfigError
 
 INK, MUTED, RULE = "#2b2d33", "#7a7e87", "#e4e6ea"
-BLUE, ORANGE = "#2f5d8c", "#d9822b"  # told apart in grey and by colour-blind readers too
+BLUE, ORANGE = "#2f5d8c", "#d9822b"  # distinguishable in greyscale and for colour-blind readers
 COLOURS = (BLUE, ORANGE, "#3a8f6a", "#b5423c", "#8067a9", "#5fa8d3", "#d58bb0", INK)
 
 STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "text.color": INK,
-    "text.parse_math": False,  # a token such as $x$ is no formula
+    "text.parse_math": False,  # a token such as $x$ is not a formula
     "axes.edgecolor": MUTED,
     "axes.labelcolor": MUTED,
     "axes.labelsize": 8,
@@ -38,24 +38,24 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "figure.constrained_layout.h_pad": 0.08,  # inches
-    "svg.hashsalt": "clearformer",  # with no date in it, the same data gives the same SVG
+    "svg.hashsalt": "clearformer",  # without a date, the same data gives the same SVG
 }
 
 
 def suffix_of(path: Path | str) -> str:
-    """The kind of picture that a name asks for: png or svg."""
+    """The file type of a figure, from its name: png or svg."""
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg"):
-        raise ConfigError(f"cannot draw {path}: its suffix is `{path.suffix}`", "end the name in .png or .svg")
+        raise ConfigError(f"{path}: unsupported file type for a figure", "use a name that ends in .png or .svg")
     return kind
 
 
 @contextmanager
-def picture(path: Path | str, width: float, height: float) -> Iterator[Figure]:
-    """An empty figure in the house style, `width` by `height` inches, written to `path` when the block ends.
+def saved_figure(path: Path | str, width: float, height: float) -> Iterator[Figure]:
+    """An empty figure in the common style, `width` × `height` inches, saved to `path` when the context ends.
 
-    The suffix chooses PNG or SVG. There is no pyplot here: nothing is left open, and threads do not share a figure.
+    The suffix of the path selects PNG or SVG. pyplot is not used, so that no figure stays open or is shared by threads.
     """
     path, kind = Path(path), suffix_of(path)
     with matplotlib.rc_context(STYLE):

@@ -1,16 +1,17 @@
-"""What a training is for. A Task owns everything about one kind of data, such as pairs.
+"""Tasks: everything that depends on the type of the data, such as sentence pairs, is in one Task.
 
-    flag                  the option that names its data: --pairs
+    flag                  the option for its data: --pairs
     data, objective       its tables of a recipe
     plan, plan_finetune   zero configuration: a recipe chosen from the data
     learn, settle, store  files -> vocabulary, final recipe, examples on disk
-    split, score          batches to train on, and the metrics that judge them
-    handle, evaluate      what `load` gives, and how it is tested on other files
+    split, score          batches for training, and metrics on a split
+    handle, evaluate      the object that `load` returns, and its metrics on other files
 
-TASKS has them by name, which is also the `kind` of their [objective]. A task from outside the package joins by
-`register("task", name, class)`: examples/own_task.py.
+TASKS maps names to tasks. A name is also the `kind` of the task's [objective]. Tasks from outside the package are added
+with `register("task", name, class)`: examples/own_task.py.
 
-The flags are here, too. The command line makes its options from them, and Python takes the same names as keywords:
+The flags are defined here, too. The command line builds its options from them, and Python functions take the same
+names as keywords:
 
     collect({"pairs": "a.tsv", "valid": "b.tsv"})  ->  Given(PAIRS, {"train": "a.tsv", "valid": "b.tsv"}, {})
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearformer.errors import ConfigError, suggest
 from clearformer.registry import Table
+from clearformer.wording import listed
 
 if TYPE_CHECKING:
     from clearformer.tasks.task import Task
@@ -47,7 +49,7 @@ TASKS: "Table[type[Task]]" = Table(
 
 
 def task_named(objective: str) -> "type[Task]":
-    """The task of an objective: its own name, or the one that an objective of the user's says it is for."""
+    """The task of an objective: the task of the same name, or the `task` of a registered objective."""
     from clearformer.objectives import OBJECTIVES
 
     if objective in TASKS.names():
@@ -70,25 +72,27 @@ def objective_names() -> list[str]:
 
 @dataclass(frozen=True)
 class Option:
-    """An option beside a flag, such as --columns; `name` is its keyword in Python."""
+    """A further option of a flag, such as --columns of --pairs; `name` is its keyword in Python."""
 
     name: str
     metavar: str
     help: str
     parse: Callable[[str], Any] = str
+    default: str = "none"
+    """The default in words, for --help."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """The option that names data of one kind. `parse` turns a word of the command line into what Python takes."""
+    """The option for one type of data. `parse` converts an argument of the command line into the Python value."""
 
     name: str
     metavar: str
     help: str
     task: str
-    """Who chooses a recipe for such data; the recipe may be for another task with the same flag."""
+    """The task that chooses a recipe for such data; the recipe may be for another task with the same flag."""
     makes: str
-    """What is trained on it, for messages: "a translator"."""
+    """The model that is trained on such data, for messages: "a translator"."""
     example: str = "FILE"
     parse: Callable[[str], Any] = str
     options: tuple[Option, ...] = ()
@@ -96,7 +100,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Given:
-    """Data that was named: by which flag, the files of each split, and the options beside it."""
+    """Data given by the user: the flag, the files of each split, and the further options."""
 
     flag: Flag
     splits: dict[str, Any]
@@ -104,15 +108,18 @@ class Given:
 
     @property
     def files(self) -> Any:
-        """What the flag itself named: to train on, or to evaluate on."""
+        """The value of the flag itself: files to train on, or to evaluate on."""
         return self.splits["train"]
 
 
 def one_or_two(text: str) -> str | tuple[str, str]:
-    """One file, or two line-aligned ones joined by a comma."""
+    """One file, or two files aligned line by line and joined by a comma."""
     parts = [text] if Path(text).exists() else text.split(",")
     if len(parts) > 2:
-        raise ConfigError(f"{text} names {len(parts)} files", "give one, or two that are aligned line by line: a,b")
+        raise ConfigError(
+            f"{text}: expected one file or two, not {len(parts)}",
+            "separate two files, aligned line by line, by a comma",
+        )
     return (parts[0], parts[1]) if len(parts) == 2 else text
 
 
@@ -134,7 +141,9 @@ def text_columns(text: str) -> int | str | tuple[int | str, int | str]:
     """ "0", "sentence", or two of them: "3,4"."""
     parts = [one_column(part.strip()) for part in text.split(",")]
     if len(parts) > 2 or "" in parts:
-        raise ConfigError(f"--text-columns {text}: expected one column, or two", "for example 0, sentence, or 3,4")
+        raise ConfigError(
+            f"--text-columns {text}: expected one column or two", "for example --text-columns 0 or --text-columns 3,4"
+        )
     return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
 
 
@@ -145,17 +154,25 @@ def one_column(text: str) -> int | str:
 PAIRS = Flag(
     "pairs",
     "FILE[,FILE]",
-    "Sentence pairs: a .tsv or .jsonl file, or two aligned files.",
+    "Sentence pairs: a .tsv or .jsonl file, or two files aligned line by line.",
     task="translation",
     makes="a translator",
     example="train.tsv",
     parse=one_or_two,
-    options=(Option("columns", "A,B", "Columns of --pairs: two numbers from 0, or names such as en,de.", two_columns),),
+    options=(
+        Option(
+            "columns",
+            "A,B",
+            "Source and target columns of --pairs: numbers from 0, or names such as en,de.",
+            two_columns,
+            default="from the header, or 0,1",
+        ),
+    ),
 )
 TEXT = Flag(
     "text",
     "FILE[,FILE…]",
-    "Running text: .txt or .jsonl files.",
+    "Text: .txt or .jsonl files.",
     task="causal-lm",
     makes="a language model",
     example="book.txt",
@@ -164,7 +181,7 @@ TEXT = Flag(
 LABELS = Flag(
     "labels",
     "FILE",
-    "Labelled texts, .tsv or .jsonl; labelled words, .conll or .jsonl.",
+    "Labelled texts (.tsv, .jsonl) or labelled words (.conll, .jsonl).",
     task="classification",
     makes="a classifier",
     example="reviews.tsv",
@@ -172,16 +189,23 @@ LABELS = Flag(
         Option(
             "text_columns",
             "A[,B]",
-            "Column of the text in --labels, or of both texts of a pair: numbers from 0, or names.",
+            "Text column of --labels, or the two columns of a text pair: numbers from 0, or names.",
             text_columns,
+            default="from the header or JSON keys, or 0",
         ),
-        Option("label_column", "C", "Column of the label in --labels: number from 0, or name.", one_column),
+        Option(
+            "label_column",
+            "C",
+            "Label column of --labels: a number from 0, or a name.",
+            one_column,
+            default="`label`, or 1; the last in .conll",
+        ),
     ),
 )
 IMAGES = Flag(
     "images",
     "FOLDER",
-    "Images: a folder for each class; or an idx, .npz or .parquet file.",
+    "Images: a folder with one subfolder per class; or an idx, .npz or .parquet file.",
     task="image-classification",
     makes="an image classifier",
     example="folder",
@@ -189,51 +213,52 @@ IMAGES = Flag(
 RECORDINGS = Flag(
     "recordings",
     "FILE",
-    "WAV files and their transcripts: a .tsv file, or a folder for each word.",
+    "WAV files with transcripts: a .tsv file, or a folder with one subfolder per word.",
     task="ctc",
     makes="a speech recogniser",
     example="train.tsv",
 )
 SHIPPED = (PAIRS, TEXT, LABELS, IMAGES, RECORDINGS)
-SPLITS = {"valid": "Data to validate on; else some of the training data.", "test": "Data to test on at the end."}
+SPLITS = {"valid": "Validation data, read like the training data.", "test": "Test data, evaluated at the end."}
+SPLIT_DEFAULTS = {"valid": "held out from the training data", "test": "none"}
 
 
 def flags() -> dict[str, Flag]:
-    """Every flag by name: the shipped ones and the flags of registered tasks, entry points included."""
+    """All flags by name: the shipped ones, and those of registered tasks and entry points."""
     added = [TASKS.resolve(name).flag for name in TASKS.names() if name not in TASKS.shipped]
     return {flag.name: flag for flag in (*SHIPPED, *added)}
 
 
 def data_names() -> set[str]:
-    """Every keyword that names data or says how it is read."""
+    """All keywords for data and for how it is read."""
     return {*flags(), *SPLITS, *(option.name for flag in flags().values() for option in flag.options)}
 
 
 def collect(data: Mapping[str, Any]) -> Given | None:
-    """The data that keywords name: one flag, perhaps `valid` and `test`, and options of that flag. None if none is."""
+    """The data in keywords: one flag, `valid` and `test` if present, and options of that flag. None without any."""
     known = flags()
     given = {name: value for name, value in data.items() if value is not None}
     for name in given:
         if name not in data_names():
-            raise ConfigError(f"`{name}` names no data", suggest(name, data_names()))
-    named = [known[name] for name in given if name in known]
-    if len(named) > 1:
-        both = " and ".join(f"--{flag.name}" for flag in named)
-        raise ConfigError(f"{both} are both given", f"give one of them; {each_makes(named)}")
-    if not named:
-        if alone := [name for name in given if name in SPLITS]:
-            raise ConfigError(f"--{alone[0]} is given without data to train on", f"give {examples()}")
+            raise ConfigError(f"there is no data option `{name}`", suggest(name, data_names()))
+    chosen = [known[name] for name in given if name in known]
+    if len(chosen) > 1:
+        names = listed(f"--{flag.name}" for flag in chosen)
+        raise ConfigError(f"{names} cannot be combined", f"give only one: {each_makes(chosen)}")
+    if not chosen:
+        if splits := [name for name in given if name in SPLITS]:
+            raise ConfigError(f"--{splits[0]} needs training data as well", f"add {examples()}")
         return None
-    flag = named[0]
-    own = {option.name for option in flag.options}
+    flag = chosen[0]
+    options = {option.name for option in flag.options}
     for name in given:
-        if name not in (flag.name, *own, *SPLITS):
+        if name not in (flag.name, *options, *SPLITS):
             others = [other.name for other in known.values() if name in {option.name for option in other.options}]
             raise ConfigError(
-                f"{written(name)} goes with --{others[0]}, not with --{flag.name}", f"leave {written(name)} out"
+                f"{written(name)} is an option for --{others[0]}, not for --{flag.name}", f"remove {written(name)}"
             )
-    splits = {"train": given[flag.name]} | {name: given[name] for name in SPLITS if name in given}
-    return Given(flag, splits, {name: value for name, value in given.items() if name in own})
+    files = {"train": given[flag.name]} | {name: given[name] for name in SPLITS if name in given}
+    return Given(flag, files, {name: value for name, value in given.items() if name in options})
 
 
 def written(name: str) -> str:
@@ -247,5 +272,5 @@ def examples() -> str:
     return f"{', '.join(first)} or {last}"
 
 
-def each_makes(some: list[Flag]) -> str:
-    return ", ".join(f"--{flag.name} trains {flag.makes}" for flag in some)
+def each_makes(chosen: list[Flag]) -> str:
+    return ", ".join(f"--{flag.name} trains {flag.makes}" for flag in chosen)

@@ -1,4 +1,4 @@
-"""Running text to a language model, judged by its loss on text it has not read."""
+"""The task of language models: text, evaluated by the loss on held-out text."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -20,19 +20,20 @@ from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.tables import Tables
 from clearformer.tasks.auto.text import plan_finetune_text, plan_text
 from clearformer.tasks.task import Plan, Pretrained, Request
-from clearformer.tasks.text_task import TextTask, score_tokens, text_encoder
+from clearformer.tasks.text_task import TextTask, text_encoder, token_metrics
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
-SHOWN = 60  # tokens of the sample at each validation
-PROMPT = 16  # tokens of the text that the sample goes on from, at most
-SPAN = 35  # tokens that gradients reach back through, where state is carried and data.length is not given
+SAMPLE_LENGTH = 60  # tokens generated at each validation
+PROMPT = 16  # maximum number of tokens of the prompt for this sample
+SPAN = 35  # tokens of backpropagation through time for recurrent models, if data.length is not set
 
 
 class CausalLMTask(TextTask):
     data = StreamCorpora
     objective = CausalLM
     windows: ClassVar[type[Windows]] = Windows
-    """How a model that carries no state reads the text."""
+    """How models without carried state read the text."""
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -50,7 +51,7 @@ class CausalLMTask(TextTask):
         return store_text(documents, self.tokenizer, path, bos=not self.recipe.data.joined)
 
     def split(self, name: str) -> Windows | Streams:
-        """Windows that know nothing of one another; or streams, for a model that carries its state along."""
+        """Independent windows, or streams for a model that carries its state from batch to batch."""
         data, model, train = self.recipe.data, self.recipe.model, self.recipe.train
         carries = getattr(model_class(model.kind), "carries", False)
         length = data.length or (SPAN if carries else model.max_length)
@@ -61,27 +62,27 @@ class CausalLMTask(TextTask):
     def describe(self) -> str:
         split = self.split("train")
         return (
-            f"{split.n_tokens:,} training tokens, vocabulary {self.tokenizer.vocab_size:,}, "
-            f"{split.n_rows:,} rows of {split.length:,} at a time"
+            f"{count(split.n_tokens, 'training token')}, vocabulary {self.tokenizer.vocab_size:,}, "
+            f"micro-batches of {count(split.n_rows, 'row')} of {count(split.length, 'token')}"
         )
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """Loss without smoothing over the whole text, each token predicted once."""
-        return score_tokens(CausalLM(CausalLMConfig()), model, self.split(split).read())
+        return token_metrics(CausalLM(CausalLMConfig()), model, self.split(split).read())
 
     @cached_property
     def prompt(self) -> str:
-        """How the first document of the validation text begins."""
+        """The beginning of the first validation document."""
         store = DocumentStore(self.path("valid"))
         first = store.tokens[: int(store.offsets[1]) - 1]  # without EOS
         return self.tokenizer.decode([first[: min(PROMPT, (len(first) + 1) // 2)].tolist()])[0]
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """How the validation text might go on after its beginning."""
+        """A continuation of the beginning of the validation text."""
         tokenizer, edges = self.tokenizer, document_edges(self.recipe, self.tokenizer)
         writer = LanguageModel(model, tokenizer, self.recipe.decode, self.run.path.name, edges.opening, edges.closed)
-        written = writer.generate([self.prompt], max_new=SHOWN, temperature=0.8, seed=step)[0][0]
-        return f"  {self.prompt}|{written.text}"
+        continuation = writer.generate([self.prompt], max_new=SAMPLE_LENGTH, temperature=0.8, seed=step)[0][0]
+        return f"  {self.prompt}|{continuation.text}"
 
     @classmethod
     def handle(cls, model: Pretrained) -> LanguageModel:
@@ -94,19 +95,19 @@ class CausalLMTask(TextTask):
 
 
 class Edges(NamedTuple):
-    """How the texts of a training begin and end."""
+    """How the training texts begin and end."""
 
     opening: list[int]
-    """Tokens before each text; none before the pages of a book."""
+    """Tokens before each text; none if the text is one continuous stream, such as a book."""
     closed: bool
     """Whether each text ends with EOS."""
 
 
 def document_edges(recipe: Tables, tokenizer: Tokenizer) -> Edges:
-    """Documents begin with BOS and end with EOS; the pages of a book do neither.
+    """Documents begin with BOS and end with EOS; a continuous text such as a book has neither.
 
-    Documents that were joined begin after the EOS of the one before. A published tokenizer may say itself how a text
-    begins.
+    Joined documents begin after the EOS of the document before. A published tokenizer may define the tokens at the
+    beginning itself.
     """
     is_collection = recipe.data is not None and recipe.data.train.is_collection
     first = tokenizer.eos_id if getattr(recipe.data, "joined", False) else tokenizer.bos_id

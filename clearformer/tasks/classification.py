@@ -1,6 +1,6 @@
-"""Labelled texts to a classifier, judged by how often it is right; or to a regression, judged by how close it comes.
+"""The task of text classifiers, evaluated by accuracy; and of regressions of texts, evaluated by squared error.
 
-LabelTask is what labelled texts and labelled words (tagging.py) share.
+LabelTask is the base class of this task and of the task on labelled words (tagging.py).
 """
 
 from abc import abstractmethod
@@ -16,10 +16,10 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
-from clearformer.data.labels import Labelled, LabelRows, named_columns, number, number_classes
+from clearformer.data.labels import Labelled, LabelRows, label_value, named_columns, number_classes
 from clearformer.data.tags import Tagged, is_tagged
 from clearformer.errors import ConfigError, DataError
-from clearformer.evaluation.labels import score_classes, score_values
+from clearformer.evaluation.labels import class_metrics, regression_metrics
 from clearformer.handles.batching import read_rows
 from clearformer.handles.classifier import Classifier
 from clearformer.handles.text_encoder import TextEncoder
@@ -32,9 +32,10 @@ from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, r
 from clearformer.tasks.text_task import text_encoder
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.training.journal import console
+from clearformer.wording import count
 
 PEARSON = Metric("pearson", "Pearson correlation")
-STORE_ORDER = ("test", "valid", "train")  # in the order that they are stored: with train, all are there
+STORE_ORDER = ("test", "valid", "train")  # train is stored last: if it exists, all splits are complete
 
 
 class RowBatches:
@@ -44,7 +45,7 @@ class RowBatches:
 
     def __init__(self, rows: LabelRows, tokens: int, seed: int, pad_id: int) -> None:
         self.rows, self.pad_id = rows, pad_id
-        # TokenBatches adds a token to each side of a pair; the frame of a row is counted already.
+        # TokenBatches adds one token to each length; these lengths already include all special tokens.
         self.batches = TokenBatches(np.stack([rows.tokens.lengths - 1] * 2, axis=1), tokens, seed)
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
@@ -62,9 +63,9 @@ class LabelTask(Task):
     unit = "examples"
     has_classes = True
     form: ClassVar[type[LabelRows]]
-    """What is stored."""
+    """The class that stores the rows."""
     columns: ClassVar[tuple[str, str]]
-    """The keys of a source that name columns: of the text or words, and of the label."""
+    """The keys of a source for its columns: for the text or the words, and for the label."""
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
@@ -79,10 +80,10 @@ class LabelTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Labelled texts, or labelled words. Where no columns are given, a header that names them is used."""
+        """Labelled texts or labelled words. The columns default to those named in the header."""
         paths = {split: Path(path) for split, path in given.splits.items()}
         keys = ("words", "labels") if is_tagged(paths["train"]) else ("text", "label")
-        columns = given_columns(keys, given)
+        columns = column_keys(keys, given)
         return {split: {"path": path, **(columns or named_columns(path))} for split, path in paths.items()}
 
     @classmethod
@@ -98,17 +99,19 @@ class LabelTask(Task):
     def learn(self, base: Pretrained | None, survey: Any) -> None:
         train = self.read("train")
         if not train:
-            raise DataError("there is nothing to train on", "give more examples, or hold out a smaller share")
+            raise DataError(
+                "no examples are left to train on", "add examples, or set data.held_out and data.held_out_test lower"
+            )
         self.tokenizers = [learn_tokenizer(train, self.recipe.text) if base is None else base.tokenizer]
         self.classes = [] if is_regression(self.recipe) else sorted(set(labels_of(train)))
         if len(self.classes) == 1:
             raise DataError(
-                f"every training text has the same label, `{self.classes[0]}`",
-                "check the label's column, or give more text",
+                f"all training texts have the same label, `{self.classes[0]}`",
+                "check --label-column, or add texts with other labels",
             )
 
     def read(self, split: str) -> list[Any]:
-        """The examples of a split. The training file is read once, and kept until everything is stored."""
+        """The examples of a split. The training file is read once, and cached until all splits are stored."""
         data = self.recipe.data
         if self.training_file is None:
             self.training_file = list(data.source("train").read())
@@ -117,23 +120,24 @@ class LabelTask(Task):
 
     def settle(self) -> Tables:
         model, vocab = self.recipe.model, self.tokenizer.vocab_size
-        if self.recipe.origin is not None:  # a published model may have rows to spare
+        if self.recipe.origin is not None:  # a published model may have more embeddings than its tokenizer has tokens
             vocab = max(vocab, model.vocab)
         return self.recipe.with_model(base=model.base.changed(vocab=vocab), n_classes=len(self.classes or []) or 1)
 
     def store(self) -> None:
-        data, room = self.recipe.data, self.recipe.model.max_length
+        data, max_length = self.recipe.data, self.recipe.model.max_length
         assert self.classes is not None
         for split in STORE_ORDER:
             if split == "test" and data.test is None and data.held_out_test == 0:
                 continue
             examples = self.read(split)
             if not examples:
-                raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-            answers = answers_of(examples, self.classes, split)
-            rows = self.form.of(examples, answers, self.tokenizer, min(data.max_tokens or room, room))
+                raise DataError(f"the {split} split has no examples", f"add examples, or set data.{split}.path")
+            labels = encode_labels(examples, self.classes, split)
+            rows = self.form.of(examples, labels, self.tokenizer, min(data.max_tokens or max_length, max_length))
             rows.save(self.path(split))
-            console.print(f"{split}: {len(rows):,} texts of {rows.tokens.lengths.mean():.0f} tokens")
+            mean = round(rows.tokens.lengths.mean())
+            console.print(f"{split}: {count(len(rows), 'text')}, {count(mean, 'token')} each on average")
         self.training_file = None
 
     # --- in training
@@ -146,39 +150,39 @@ class LabelTask(Task):
         return self.splits[name]
 
     def describe(self) -> str:
-        answers = f"{len(self.classes)} classes" if self.classes else "a value each"
-        return f"{len(self.split('train').rows):,} training texts, {answers}"
+        target = count(len(self.classes), "class", "classes") if self.classes else "numeric labels"
+        return f"{count(len(self.split('train').rows), 'training text')}, {target}"
 
-    # --- in use
+    # --- inference
 
     @classmethod
     def encoder(cls, model: Pretrained, unit: bool | None) -> TextEncoder:
-        """The network that the classifier reads with."""
+        """The base of the classifier, without its head."""
         base: Any = model.network.base
         return text_encoder(base, model, unit)
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """How often a classifier is right: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
+        """Metrics of a classifier: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
 
-        A regression has loss (mean squared error), pearson and examples. Columns are as in training, if not given.
+        A regression has loss (mean squared error), pearson and examples. Columns default to those of the training data.
         """
         refuse_options(given, options)
         path, classes = Path(given.files), model.classes or []
-        source = {"path": path, **given_columns(cls.columns, given)}
+        source = {"path": path, **column_keys(cls.columns, given)}
         data = model.recipe.data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
         examples = list(data.train.changed(**source).read())
-        answers = torch.from_numpy(answers_of(examples, classes, str(path)))
-        return cls.judge_examples(model, examples, answers) | ({"classes": classes} if classes else {})
+        labels = torch.from_numpy(encode_labels(examples, classes, str(path)))
+        return cls.example_metrics(model, examples, labels) | ({"classes": classes} if classes else {})
 
     @classmethod
     @abstractmethod
-    def judge_examples(cls, model: Pretrained, examples: Sequence[Any], answers: Tensor) -> dict[str, Any]:
-        """The scores on examples whose answers are these."""
+    def example_metrics(cls, model: Pretrained, examples: Sequence[Any], labels: Tensor) -> dict[str, Any]:
+        """The metrics on examples with these encoded labels."""
 
 
-def given_columns(keys: tuple[str, str], given: Given) -> dict[str, Any]:
-    """The columns that were asked for, under the keys of a source."""
+def column_keys(keys: tuple[str, str], given: Given) -> dict[str, Any]:
+    """The columns given by the user, under the keys of a source."""
     columns = zip(keys, (given.options.get("text_columns"), given.options.get("label_column")))
     return {key: column for key, column in columns if column is not None}
 
@@ -188,28 +192,28 @@ def is_regression(recipe: Tables) -> bool:
 
 
 def max_tokens(model: Pretrained) -> int | None:
-    """The longest row of the training, if the recipe sets one."""
+    """data.max_tokens of the recipe, if it is set."""
     length: int | None = getattr(model.recipe.data, "max_tokens", None)
     return length
 
 
-def judge(scores: Tensor, answers: Tensor) -> dict[str, Any]:
-    return score_values(scores, answers) if answers.is_floating_point() else score_classes(scores, answers)
+def label_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
+    return regression_metrics(outputs, labels) if labels.is_floating_point() else class_metrics(outputs, labels)
 
 
 def labels_of(examples: Sequence[Labelled | Tagged]) -> list[str]:
     return [label for example in examples for label in example.labels]
 
 
-def answers_of(examples: Sequence[Labelled | Tagged], classes: Sequence[str], split: str) -> np.ndarray:
-    """The answer for each text, or word (n,): the number of its class; without classes, its value."""
+def encode_labels(examples: Sequence[Labelled | Tagged], classes: Sequence[str], split: str) -> np.ndarray:
+    """The label of each text or word (n,): the index of its class; without classes, its value."""
     if classes:
         return number_classes(labels_of(examples), classes, split)
-    return np.array([number(label) for label in labels_of(examples)], "float32")
+    return np.array([label_value(label) for label in labels_of(examples)], "float32")
 
 
 def learn_tokenizer(examples: Sequence[Labelled | Tagged], config: TextConfig) -> Tokenizer:
-    """Trained on the training texts, or read from the file that [text] names."""
+    """Train it on the training texts, or read it from the file text.file."""
     if config.file is not None:
         return Tokenizer.load(config.file)
     return train_tokenizer((text for example in examples for text in example.texts), config)
@@ -225,14 +229,14 @@ class ClassificationTask(LabelTask):
     def check(cls, recipe: Tables, where: str) -> None:
         if getattr(recipe.model, "pooling", None) == "none":
             raise ConfigError(
-                f'{where}: model.pooling = "none" judges every token, but a labelled file says what whole texts are',
-                'choose mean, max, last or another; or, for labelled words, objective.kind = "token-classification"',
+                f'{where}: model.pooling = "none" is for labelled words, but objective.kind = "classification"',
+                'set model.pooling = "mean", or objective.kind = "token-classification"',
             )
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         rows = self.split(split).rows
-        scores = read_rows(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
-        return judge(scores, torch.from_numpy(rows.classes))
+        outputs = read_rows(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
+        return label_metrics(outputs, torch.from_numpy(rows.classes))
 
     @classmethod
     def handle(cls, model: Pretrained) -> Classifier:
@@ -240,6 +244,6 @@ class ClassificationTask(LabelTask):
         return Classifier(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model), is_pair)
 
     @classmethod
-    def judge_examples(cls, model: Pretrained, examples: Sequence[Labelled], answers: Tensor) -> dict[str, Any]:
+    def example_metrics(cls, model: Pretrained, examples: Sequence[Labelled], labels: Tensor) -> dict[str, Any]:
         pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-        return judge(cls.handle(model).scores([example.text for example in examples], pairs), answers)
+        return label_metrics(cls.handle(model).logits([example.text for example in examples], pairs), labels)

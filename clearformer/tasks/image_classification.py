@@ -1,4 +1,4 @@
-"""Labelled images to a classifier, judged by how often it is right."""
+"""The task of image classifiers, evaluated by accuracy."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearformer.data.images import ImageCorpora
 from clearformer.data.labels import number_classes
 from clearformer.errors import DataError
-from clearformer.evaluation.labels import score_images
+from clearformer.evaluation.labels import image_metrics
 from clearformer.handles.image_classifier import ImageClassifier
 from clearformer.handles.image_model import read_pixels
 from clearformer.metric import ACCURACY, LOSS, Metric
@@ -35,8 +35,8 @@ class ImageClassificationTask(ImageTask):
         classes: list[str] = source.classes()
         if len(classes) < 2:
             raise DataError(
-                f"{source.path}: every image is of one class, `{classes[0]}`",
-                "there must be two or more; in a folder of images each has a folder of its own",
+                f"{source.path}: all images are of one class, `{classes[0]}`",
+                "a classifier needs two classes or more, each in a subfolder",
             )
         return classes
 
@@ -45,8 +45,8 @@ class ImageClassificationTask(ImageTask):
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         store = self.split(split).store
-        scores = read_pixels(model, store.pixels, self.image, next(model.parameters()))
-        return score_images(scores, torch.from_numpy(store.classes))
+        logits = read_pixels(model, store.pixels, self.image, next(model.parameters()))
+        return image_metrics(logits, torch.from_numpy(store.classes))
 
     @classmethod
     def handle(cls, model: Pretrained) -> ImageClassifier:
@@ -58,10 +58,10 @@ class ImageClassificationTask(ImageTask):
 
     @classmethod
     def measure(cls, model: Pretrained) -> Callable[[np.ndarray], Tensor]:
-        return cls.handle(model).scores
+        return cls.handle(model).logits
 
     @classmethod
     def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
         """loss, accuracy, top5, macro_f1, matthews, confusion, images, classes."""
-        answers = torch.from_numpy(number_classes(labels, classes, where))
-        return score_images(measured, answers) | {"classes": list(classes)}
+        indices = torch.from_numpy(number_classes(labels, classes, where))
+        return image_metrics(measured, indices) | {"classes": list(classes)}

@@ -1,7 +1,7 @@
-"""Images to a network: what all tasks on them share, whatever they are judged by.
+"""The base class of all tasks on images.
 
-learn    decodes every image once, into files that do not appear before `store` puts them in place: the mean and
-         standard deviation of their pixels are part of the final recipe
+learn    decodes every image once, into temporary files that `store` moves to their place: the final recipe needs the
+         mean and standard deviation of the pixels
 """
 
 import weakref
@@ -32,15 +32,16 @@ from clearformer.tasks.task import Plan, Pretrained, Request, Task, refuse_optio
 from clearformer.training.distributed import World
 from clearformer.training.feed import Steps
 from clearformer.training.journal import console
+from clearformer.wording import count
 
-NAMED = 5  # damaged files that are named; the others are counted
+MAX_LISTED = 5  # unreadable files that are listed; the others are counted
 
 
 class ImageBatches:
-    """Batches of one size, in an order that is a function of (seed, epoch).
+    """Batches of equal size, in an order that is a function of (seed, epoch).
 
-    Images that do not fill a batch at the end of an epoch are left for the next, which has another order: a batch norm
-    learns nothing from a batch of two or three.
+    Images that do not fill a batch at the end of an epoch are left out; the next epoch has another order. A smaller
+    batch of two or three images would be useless for batch norm.
     """
 
     is_drawn = False
@@ -60,7 +61,7 @@ class ImageBatches:
         return len(rows)
 
     def in_order(self) -> Iterator[ImageBatch]:
-        """Every image once, as stored."""
+        """All images once, in the order of the store."""
         for start in range(0, len(self.store), self.n_rows):
             yield self.store.batch(np.arange(start, min(start + self.n_rows, len(self.store))))
 
@@ -72,7 +73,7 @@ class ImageTask(Task):
     has_classes = True
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
-        """The sizes of images and of the model agree from the start: [image] decides, and else [model]."""
+        """Give images and model the same size: the size in [image], or the size in [model] if [image] has none."""
         image, model = recipe.image or ImageConfig(), recipe.model
         image = image.changed(size=image.size or model.size, channels=image.channels or model.channels)
         super().__init__(recipe.with_tables(image=image).with_model(size=image.size, channels=image.channels), run)
@@ -91,24 +92,24 @@ class ImageTask(Task):
     # --- from files to a run folder
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        """`base` changes nothing: its [image] is in the recipe already."""
+        """`base` is not used: its [image] is already in the recipe."""
         self.classes = self.read_classes()
         self.decode()
         self.statistics = self.writers["train"].statistics
 
     @abstractmethod
     def read_classes(self) -> list[str]:
-        """The classes of the data. Data that nothing can be learnt from is refused here, before any is decoded."""
+        """The classes of the data. Unsuitable data is refused here, before any image is decoded."""
 
     def decode(self) -> None:
-        """Decode all splits into files that do not appear before `store`; a task that ends without it removes them."""
+        """Decode all splits into temporary files. `store` moves them to their place; without it they are removed."""
         assert self.classes is not None
         self.writers = decode_splits(self.recipe.data, self.image, self.classes, self.path)
         weakref.finalize(self, discard, list(self.writers.values()))
 
     @property
     def image(self) -> ImageConfig:
-        assert self.recipe.image is not None, "written by __init__"
+        assert self.recipe.image is not None, "set by __init__"
         return self.recipe.image
 
     def settle(self) -> Tables:
@@ -119,8 +120,8 @@ class ImageTask(Task):
     def store(self) -> None:
         if not self.writers:
             self.decode()
-        counts = [f"{split}: {len(writer):,} images" for split, writer in self.writers.items() if len(writer)]
-        with ExitStack() as stack:  # left in reverse order, so that train appears last
+        counts = [f"{split}: {count(len(writer), 'image')}" for split, writer in self.writers.items() if len(writer)]
+        with ExitStack() as stack:  # closes in reverse order, so that train comes last
             for writer in self.writers.values():
                 stack.enter_context(writer)
         console.print(", ".join(counts))
@@ -136,7 +137,7 @@ class ImageTask(Task):
         return ImageBatches(ImageStore(self.path(name)), self.recipe.train.tokens, self.recipe.train.seed)
 
     def steps(self, world: World) -> Steps:
-        """Batches of one size are worth cuDNN's search for the fastest kernels, for as long as the steps are in use."""
+        """Batches have one size, so cuDNN's search for the fastest kernels pays off; it is reset with the steps."""
         steps, cudnn = super().steps(world), torch.backends.cudnn
         if not self.recipe.train.deterministic:
             weakref.finalize(steps, setattr, cudnn, "benchmark", cudnn.benchmark)
@@ -145,14 +146,15 @@ class ImageTask(Task):
 
     def describe(self) -> str:
         store = self.split("train").store
-        classes = f", {len(self.classes)} classes" if self.classes and len(self.classes) > 1 else ""
-        return f"{len(store):,} training images of {' × '.join(map(str, store.pixels.shape[:0:-1]))}{classes}"
+        classes = f", {count(len(self.classes), 'class', 'classes')}" if self.classes and len(self.classes) > 1 else ""
+        size = " × ".join(map(str, store.pixels.shape[:0:-1]))
+        return f"{count(len(store), 'training image')} of {size}{classes}"
 
-    # --- in use
+    # --- inference
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The scores on other images; those that cannot be read are named, and counted as `left_out`."""
+        """The metrics on other images. Unreadable images are listed, and counted as `left_out`."""
         refuse_options(given, options)
         path = Path(given.files)
         data = model.recipe.data or cls.data.parse({"train": {"path": path}}, f"--{cls.flag.name}")
@@ -163,26 +165,26 @@ class ImageTask(Task):
             measured.append(measure(np.stack([image.pixels for image in chunk])))
         report_broken(broken)
         if not labels:
-            raise DataError(f"{path}: none of {len(broken):,} images can be read", broken[0])
+            raise DataError(f"{path}: {count(len(broken), 'image')}, but none can be read", f"first error: {broken[0]}")
         return cls.summarise(torch.cat(measured), labels, model.classes or [], str(path)) | {"left_out": len(broken)}
 
     @classmethod
     @abstractmethod
     def measure(cls, model: Pretrained) -> Callable[[np.ndarray], Tensor]:
-        """What is computed for each image: uint8 (N, C, size, size) -> (N, …)."""
+        """The function that is applied to chunks of images: uint8 (N, C, size, size) -> (N, …)."""
 
     @classmethod
     @abstractmethod
     def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
-        """The scores, from what `measure` computed for all images."""
+        """The metrics, from the output of `measure` for all images."""
 
 
 def image_table(model: Pretrained) -> ImageConfig:
     """[image] of a trained model."""
     if model.recipe.image is None:
         raise CheckpointError(
-            f"{model.path}: the recipe does not say how images become numbers",
-            "give it an [image] with size, channels, mean and std",
+            f"{model.path}: the recipe has no [image] table",
+            "add [image] with size, channels, mean and std to recipe.toml",
         )
     return model.recipe.image
 
@@ -190,9 +192,9 @@ def image_table(model: Pretrained) -> ImageConfig:
 def decode_splits(
     data: ImageCorpora, image: ImageConfig, classes: Sequence[str], path: Callable[[str], Path]
 ) -> dict[str, ImageWriter]:
-    """Decode and fit every image into the writer of its split, train first. The writers stay open.
+    """Decode and resize all images into the writer of their split, train first. The writers stay open.
 
-    Images that cannot be read are named and left out. If this fails, the writers leave nothing behind.
+    Unreadable images are listed and left out. If this function fails, no files remain.
     """
     assert image.size is not None
     assert image.channels is not None
@@ -211,23 +213,24 @@ def decode_splits(
         report_broken(broken)
         for split in ("train", "valid"):
             if not len(writers[split]):
-                raise DataError(f"there are no images for {split}", f"give more, or some for [data] {split}")
+                raise DataError(f"the {split} split has no images", f"add images, or set data.{split}.path")
         stack.pop_all()
     return writers
 
 
 def discard(writers: Iterable[ImageWriter]) -> None:
-    """Remove the temporary files of writers that were never closed; a file that is in place stays."""
+    """Remove the temporary files of writers that were never closed; finished files stay."""
     for writer in writers:
         writer.file.discard()
 
 
 def divide(images: Iterable[Fitted], data: ImageCorpora) -> Iterator[tuple[str, Fitted]]:
-    """Images of the training source, each with the split that it belongs to, by its place.
+    """The images of the training source, each with its split, which follows from its `place`.
 
-    If that leaves none for validation, there are few: then the first by place of every class that has two is held out.
+    If this leaves none for validation, there are few images: then the image with the lowest place is held out of every
+    class that has at least two.
     """
-    rest, waiting, spared = iter(images), list[Fitted](), set[float]()
+    rest, waiting, held_out = iter(images), list[Fitted](), set[float]()
     if data.valid is None:
         for image in rest:
             waiting.append(image)
@@ -238,13 +241,13 @@ def divide(images: Iterable[Fitted], data: ImageCorpora) -> Iterator[tuple[str, 
             for image in waiting:
                 if data.split_of(image.place) == "train":
                     places.setdefault(image.label, set()).add(image.place)
-            spared = {min(some) for some in places.values() if len(some) > 1}
+            held_out = {min(some) for some in places.values() if len(some) > 1}
     for image in chain(waiting, rest):
-        yield "valid" if image.place in spared else data.split_of(image.place), image
+        yield "valid" if image.place in held_out else data.split_of(image.place), image
 
 
 def report_broken(broken: Sequence[str]) -> None:
-    for problem in broken[:NAMED]:
+    for problem in broken[:MAX_LISTED]:
         console.print(f"left out: {problem}")
-    if len(broken) > NAMED:
-        console.print(f"left out: {len(broken) - NAMED:,} more, {len(broken):,} in all")
+    if len(broken) > MAX_LISTED:
+        console.print(f"left out: {len(broken) - MAX_LISTED:,} more, {count(len(broken), 'image')} in total")

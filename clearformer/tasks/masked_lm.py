@@ -1,6 +1,6 @@
-"""Text to a BERT or a RoBERTa, judged by the masked words it recovers in text it has not read.
+"""The task of BERT and RoBERTa: masked language modelling, evaluated on held-out text.
 
-The objective says which of the two: with `next_sentence`, rows are pairs of texts; without, full sentences.
+With objective.next_sentence, as in BERT, rows are pairs of texts; without, as in RoBERTa, rows are full sentences.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from clearformer.errors import CheckpointError, ConfigError
 from clearformer.handles.masked_model import MaskedModel
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.metric import ACCURACY, LOSS, PERPLEXITY, Metric
-from clearformer.objectives.masked_lm import MaskedLM, asked_for, cross_entropy
+from clearformer.objectives.masked_lm import MaskedLM, at_selected, cross_entropy
 from clearformer.tables import Tables
 from clearformer.tasks import Given
 from clearformer.tasks.sampled_text import SampledTextTask
@@ -26,7 +26,7 @@ from clearformer.tasks.task import Pretrained, device_of
 from clearformer.tasks.text_task import perplexity, text_encoder
 from clearformer.text import Tokenizer
 
-SHOWN = 48  # tokens of the sample at each validation
+SAMPLE_LENGTH = 48  # tokens shown at each validation
 NEXT_SENTENCE = Metric("next_sentence", "Next-sentence accuracy")
 
 
@@ -44,7 +44,7 @@ class MaskedLMTask(SampledTextTask):
         super().check(recipe, where)
         if recipe.objective.next_sentence and not getattr(recipe.model, "next_sentence_head", False):
             raise ConfigError(
-                f"{where}: objective.next_sentence = true asks a model that has no head for it",
+                f"{where}: objective.next_sentence = true, but the model has no next-sentence head",
                 "set model.next_sentence_head = true, or objective.next_sentence = false",
             )
 
@@ -53,10 +53,10 @@ class MaskedLMTask(SampledTextTask):
             raise no_mask()
 
     def settle(self) -> Tables:
-        """A head that no objective trains is not built: its weights would be saved as if they had learnt."""
+        """Remove heads that this objective does not train: their weights would be saved although they are random."""
         heads = {} if self.recipe.objective.next_sentence else {"next_sentence_head": False, "pooler": False}
-        known = {name: off for name, off in heads.items() if name in type(self.recipe.model).model_fields}
-        return super().settle().with_model(**known)
+        unused = {name: off for name, off in heads.items() if name in type(self.recipe.model).model_fields}
+        return super().settle().with_model(**unused)
 
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
         return store_sentences(documents, self.tokenizer, path, self.recipe.data.sentences)
@@ -68,30 +68,30 @@ class MaskedLMTask(SampledTextTask):
         return MaskedRows(rows, self.tokenizer, objective, objective.whole_word)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Over the whole text, with the same words masked each time."""
-        return score_masked(model, self.fixed(split))
+        """Metrics over the whole text, with the same tokens masked each time."""
+        return masked_metrics(model, self.fixed(split))
 
     def sample(self, model: Any, step: int) -> str:
-        """A row of the validation text, in which "‹cart: horse›" was "cart", masked, and the model says "horse"."""
+        """A row of the validation text; "‹cart: horse›" means that "cart" was masked and the model predicts "horse"."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.labels is not None
-        asked = (batch.labels[:, :SHOWN] != IGNORE).any(1).nonzero()[:, 0].tolist() or [0]
-        row = asked[step % len(asked)]
-        guesses = model(batch.to(device_of(model)))[row, :SHOWN].argmax(-1).tolist()
-        tokens, labels = batch.tokens[row, :SHOWN].tolist(), batch.labels[row, :SHOWN].tolist()
-        frame = {self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id}
+        selected = (batch.labels[:, :SAMPLE_LENGTH] != IGNORE).any(1).nonzero()[:, 0].tolist() or [0]
+        row = selected[step % len(selected)]
+        predictions = model(batch.to(device_of(model)))[row, :SAMPLE_LENGTH].argmax(-1).tolist()
+        tokens, labels = batch.tokens[row, :SAMPLE_LENGTH].tolist(), batch.labels[row, :SAMPLE_LENGTH].tolist()
+        special = {self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id}
         words = []
-        for token, label, guess in zip(tokens, labels, guesses):
+        for token, label, prediction in zip(tokens, labels, predictions):
             if label != IGNORE:
-                words.append("‹{}: {}›".format(*self.tokenizer.pieces([label, guess])))
-            elif token not in frame:
+                words.append("‹{}: {}›".format(*self.tokenizer.pieces([label, prediction])))
+            elif token not in special:
                 words += self.tokenizer.pieces([token])
         return f"  {' '.join(words)}"
 
     @classmethod
     def handle(cls, model: Pretrained) -> MaskedModel | TextEncoder:
-        """A model that cannot say words, as a sentence encoder, embeds texts."""
+        """A text encoder if the model cannot predict tokens, such as a published sentence encoder."""
         if has_word_head(model) and model.tokenizer.mask_id is not None:
             return MaskedModel(model.network, model.tokenizer, model.name)
         return cls.encoder(model, None)
@@ -102,11 +102,11 @@ class MaskedLMTask(SampledTextTask):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """How well masked words are recovered: loss, perplexity, accuracy, tokens."""
+        """Prediction of masked tokens: loss, perplexity, accuracy, tokens."""
         if not has_word_head(model):
             raise CheckpointError(
-                f"{model.name} is a text encoder: it predicts no words to evaluate",
-                f"with it you can: embed; or train a head for words: finetune --model {model.name} --text FILE",
+                f"{model.name} is a text encoder without a language-model head: it predicts no tokens to evaluate",
+                f"add a head by fine-tuning: clearformer finetune --model {model.path} --text FILE",
             )
         return super().evaluate(model, given, **options)
 
@@ -115,21 +115,21 @@ def has_word_head(model: Pretrained) -> bool:
     return bool(getattr(model.config, "word_head", True))
 
 
-def score_masked(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Loss, perplexity and accuracy over masked words, and accuracy of the next sentence where batches ask for it."""
-    device, loss, right, n_words, followed, n_rows = device_of(model), 0.0, 0, 0, 0, 0
+def masked_metrics(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
+    """Loss, perplexity and accuracy over masked tokens; next-sentence accuracy if the batches have classes."""
+    device, loss, n_correct, n_tokens, n_correct_rows, n_rows = device_of(model), 0.0, 0, 0, 0, 0
     for batch in batches:
         assert isinstance(batch, EncoderBatch)
         batch = batch.to(device)
         hidden = model.hidden(batch)
-        vectors, labels = asked_for(hidden, batch)
+        vectors, labels = at_selected(hidden, batch)
         logits = model.head(vectors)
         loss += float(cross_entropy(logits, labels, "sum"))
-        right += int((logits.argmax(-1) == labels).sum())
-        n_words += batch.n_tokens
+        n_correct += int((logits.argmax(-1) == labels).sum())
+        n_tokens += batch.n_tokens
         if batch.classes is not None:
-            followed += int((model.next_sentence(model.pooled(hidden)).argmax(-1) == batch.classes).sum())
+            n_correct_rows += int((model.next_sentence(model.pooled(hidden)).argmax(-1) == batch.classes).sum())
             n_rows += len(batch)
-    mean = loss / max(1, n_words)
-    scores = {"loss": mean, "perplexity": perplexity(mean), "accuracy": right / max(1, n_words), "tokens": n_words}
-    return scores | ({"next_sentence": followed / n_rows} if n_rows else {})
+    mean, accuracy = loss / max(1, n_tokens), n_correct / max(1, n_tokens)
+    metrics = {"loss": mean, "perplexity": perplexity(mean), "accuracy": accuracy, "tokens": n_tokens}
+    return metrics | ({"next_sentence": n_correct_rows / n_rows} if n_rows else {})

@@ -1,4 +1,4 @@
-"""Running text to a language model that reads its prompt both ways, judged by its loss on what comes after."""
+"""The task of prefix LMs: the context is read in both directions, and the loss is measured on the rest of the text."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ class PrefixLMTask(CausalLMTask):
     windows = PrefixWindows
 
     def settle(self) -> Tables:
-        """The model reads prompts both ways from now on."""
+        """From now on the model reads prompts in both directions."""
         return super().settle().with_model(prompt="full")
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Every token is predicted, from those before it: the numbers compare with any language model's."""
+        """Predicts every token from the tokens before it, so the metrics are comparable with any language model."""
         return CausalLMTask.evaluate(model, given, **options)

@@ -1,6 +1,6 @@
-"""Images to an autoencoder, judged by how well it reconstructs them. Classes are kept, for plots of the codes.
+"""The task of autoencoders, evaluated by reconstruction error. Classes are stored only for plots of the codes.
 
-loss     the objective's, per image, with the same noise each time
+loss     the loss of the objective per image, with the same noise each time
 error    mean of (x̂ − x)² over all pixels, from codes without noise; pixels have standard deviation 1
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearformer.data.images import AlbumCorpora
+from clearformer.data.images import UnlabelledImageCorpora
 from clearformer.errors import ConfigError
 from clearformer.handles.image_autoencoder import ImageAutoencoder
 from clearformer.metric import LOSS, Metric
@@ -25,7 +25,7 @@ ERROR = Metric("error", "Mean squared error", lower_is_better=True)
 
 
 class ReconstructionTask(ImageTask):
-    data = AlbumCorpora
+    data = UnlabelledImageCorpora
     objective = Reconstruction
 
     @classmethod
@@ -36,18 +36,18 @@ class ReconstructionTask(ImageTask):
     def check(cls, recipe: Tables, where: str) -> None:
         if recipe.image is not None and recipe.image.augment.mixup:
             raise ConfigError(
-                f"{where}: [image.augment] mixup mixes answers, and an autoencoder gives none", "leave it out"
+                f"{where}: image.augment.mixup mixes labels, but an autoencoder has none", "remove image.augment.mixup"
             )
 
     def read_classes(self) -> list[str]:
-        """From all splits, since nothing is asked about them: some may have labels, and others not."""
+        """From all splits: classes are not predicted, so any split may have labels or none."""
         sources = filter(None, map(self.recipe.data.source, self.recipe.data.splits))
         return list(dict.fromkeys(label for source in sources for label in source.classes()))
 
     @torch.no_grad()
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         images, device = self.split(split), device_of(model)
-        reseed(0, device)  # the training seeds its next step by itself
+        reseed(0, device)  # the training loop seeds every step again
         loss = mean_loss(self.build_objective(), model, images.in_order(), device)
         errors = ImageAutoencoder(model, self.image, self.classes or []).errors(images.store.pixels)
         return {"loss": loss, "error": float(errors.mean()), "images": len(images.store)}

@@ -1,8 +1,8 @@
-"""Text whose batches are drawn at random each time they are seen: words hidden, spans dropped, sentences changed.
+"""Text with random corruption: batches mask tokens, remove spans or change sentences differently in every epoch.
 
-    batch = rows.batch(numbers, generator(seed, epoch, number of the batch))
+    batch = rows.batch(indices, generator(seed, epoch, index of the batch))
 
-What is drawn depends on these three alone. So a resumed run draws the same, and so does any number of ranks.
+The random draws depend only on these three, so they are the same after resuming and for any number of processes.
 """
 
 from abc import abstractmethod
@@ -19,13 +19,14 @@ from clearformer.errors import ConfigError
 from clearformer.tables import Tables
 from clearformer.tasks.task import Pretrained
 from clearformer.tasks.text_task import TextTask
+from clearformer.wording import count
 
-FIXED = 2**32  # the seed of validation and test, which no training can have
-FIXED_TOKENS = 8192  # tokens of their batches, whatever [train] says: every validation hides the same words
+FIXED = 2**32  # seed of validation and test; train.seed cannot have this value
+FIXED_TOKENS = 8192  # tokens per batch of validation and test, independent of [train]: the corruption stays the same
 
 
 class Rows(Protocol):
-    """(n,) `lengths` of rows in tokens, padding not counted, and batches of them."""
+    """Rows with their `lengths` (n,) in tokens, without padding, and batches of them."""
 
     lengths: np.ndarray
 
@@ -33,7 +34,7 @@ class Rows(Protocol):
 
 
 class SampledBatches:
-    """Rows in batches of a budget of tokens, alike in length, and drawn by (seed, epoch, number of the batch)."""
+    """Batches of rows of similar length, `tokens` each, corrupted at random by (seed, epoch, index of the batch)."""
 
     is_drawn = True
 
@@ -48,16 +49,16 @@ class SampledBatches:
         return self.rows.batch(rows, np.random.default_rng((self.seed, *key)))
 
     def count(self, rows: np.ndarray) -> int:
-        raise NotImplementedError("targets are counted once a batch is drawn")
+        raise NotImplementedError("the number of targets is known only after a batch is drawn")
 
     def fixed(self) -> Iterator[Tensors]:
         """Every row once, in the same batches each time."""
-        for number, rows in enumerate(self.batches.epoch(0)):
-            yield self.rows.batch(rows, np.random.default_rng((FIXED, number)))
+        for index, rows in enumerate(self.batches.epoch(0)):
+            yield self.rows.batch(rows, np.random.default_rng((FIXED, index)))
 
 
 class SampledTextTask(TextTask):
-    """The base of these tasks. Each says what its rows are."""
+    """The base class of these tasks. Subclasses define the rows."""
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
@@ -65,7 +66,7 @@ class SampledTextTask(TextTask):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """Where the sizes of the model come from a base, `learn` checks the length of rows."""
+        """If the sizes of the model come from a base, `learn` checks the length of rows instead."""
         has_base = recipe.tuning is not None and recipe.tuning.base is not None
         if recipe.data is not None and hasattr(recipe.model, "max_length") and not has_base:
             row_length(recipe, f"{where}: ")
@@ -79,7 +80,7 @@ class SampledTextTask(TextTask):
         return row_length(self.recipe)
 
     def rows(self, split: str) -> Rows:
-        """The rows of a split, read once."""
+        """The rows of a split; read once and cached."""
         if split not in self.rows_by_split:
             self.rows_by_split[split] = self.make_rows(DocumentStore(self.path(split)))
         return self.rows_by_split[split]
@@ -97,16 +98,18 @@ class SampledTextTask(TextTask):
 
     def describe(self) -> str:
         return (
-            f"{len(DocumentStore(self.path('train')).tokens):,} training tokens, vocabulary "
-            f"{self.tokenizer.vocab_size:,}, {len(self.rows('train').lengths):,} rows of at most {self.length:,}"
+            f"{count(len(DocumentStore(self.path('train')).tokens), 'training token')}, vocabulary "
+            f"{self.tokenizer.vocab_size:,}, {count(len(self.rows('train').lengths), 'row')} of at most "
+            f"{count(self.length, 'token')}"
         )
 
 
 def row_length(recipe: Tables, where: str = "") -> int:
-    """Tokens of a row, special tokens included."""
-    room, length = recipe.model.max_length, recipe.data.length
-    if length is not None and length > room:
+    """Tokens per row, including special tokens."""
+    max_length, length = recipe.model.max_length, recipe.data.length
+    if length is not None and length > max_length:
         raise ConfigError(
-            f"{where}data.length = {length} is more than model.max_length = {room}", f"set model.max_length = {length}"
+            f"{where}data.length = {length} is more than model.max_length = {max_length}",
+            f"set data.length = {max_length} or model.max_length = {length}",
         )
-    return int(length or room)
+    return int(length or max_length)

@@ -1,4 +1,4 @@
-"""Sentences to a scorer of sentences, judged by how well it tells unread ones from changed ones."""
+"""The task of sentence scorers: distinguish original sentences from changed ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,12 +37,12 @@ class SentenceScoreTask(SampledTextTask):
         super().check(recipe, where)
         if not getattr(recipe.model, "next_sentence_head", False):
             raise ConfigError(
-                f'{where}: objective.kind = "sentence-score" asks a model that has no head for it',
+                f'{where}: objective.kind = "sentence-score" needs a model with a next-sentence head',
                 'set model.kind = "bert" and model.next_sentence_head = true',
             )
 
     def settle(self) -> Tables:
-        """Without the head for words, which are not asked for."""
+        """Remove the language-model head: this objective predicts no tokens."""
         return super().settle().with_model(word_head=False)
 
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
@@ -53,20 +53,22 @@ class SentenceScoreTask(SampledTextTask):
         return CorruptedSentences(sentences, self.tokenizer, self.length, self.recipe.objective.deleted)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Over all sentences, with the same changes each time."""
-        return score_answers(model, self.fixed(split))
+        """Metrics over all sentences, with the same changes each time."""
+        return corruption_metrics(model, self.fixed(split))
 
     def sample(self, model: Any, step: int) -> str:
-        """The first sentence that was left as it was, and the first that was changed."""
+        """The first original sentence and the first changed one, each with its probability of being original."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.classes is not None
-        answers = model.next_sentence(model.pooled(model.hidden(batch.to(device_of(model))))).softmax(-1)
+        probabilities = model.next_sentence(model.pooled(model.hidden(batch.to(device_of(model))))).softmax(-1)
         lines = []
-        for kind, name in enumerate(("real", "changed")):
+        for kind, name in enumerate(("original", "changed")):
             for row in (batch.classes == kind).nonzero()[:1, 0].tolist():
                 text = self.tokenizer.decode([batch.tokens[row].tolist()])[0]
-                lines.append(f"  {name}, taken for real at {float(answers[row, 0]):.0%}: {text}")
+                lines.append(
+                    f"  {name}, predicted original with probability {float(probabilities[row, 0]):.0%}: {text}"
+                )
         return "\n".join(lines)
 
     @classmethod
@@ -78,15 +80,15 @@ class SentenceScoreTask(SampledTextTask):
         return text_encoder(model.network, model, unit)
 
 
-def score_answers(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Loss and accuracy of the answers: real or changed."""
-    device, loss, right, n = device_of(model), 0.0, 0, 0
+def corruption_metrics(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
+    """Loss and accuracy of the classes, original and changed."""
+    device, loss, n_correct, n = device_of(model), 0.0, 0, 0
     for batch in batches:
         assert isinstance(batch, EncoderBatch)
         batch = batch.to(device)
         assert batch.classes is not None
-        answers = model.next_sentence(model.pooled(model.hidden(batch)))  # (B, 2)
-        loss += float(cross_entropy(answers, batch.classes, "sum"))
-        right += int((answers.argmax(-1) == batch.classes).sum())
+        logits = model.next_sentence(model.pooled(model.hidden(batch)))  # (B, 2)
+        loss += float(cross_entropy(logits, batch.classes, "sum"))
+        n_correct += int((logits.argmax(-1) == batch.classes).sum())
         n += len(batch)
-    return {"loss": loss / n, "accuracy": right / n, "sentences": n}
+    return {"loss": loss / n, "accuracy": n_correct / n, "sentences": n}

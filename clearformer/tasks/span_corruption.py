@@ -1,7 +1,7 @@
-"""Text to a T5, or any model that reads one text and writes another, judged by how it restores dropped spans."""
+"""The task of T5 and other encoder-decoder models on text: restore removed spans."""
 
+import itertools
 from collections.abc import Iterable
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch
 from clearformer.data.corpora import TextCorpora
 from clearformer.data.sentences import Sentences
-from clearformer.data.spans import SpanConfig, drop_spans
-from clearformer.data.spans import count as count_lost
+from clearformer.data.spans import SpanConfig, drop_spans, span_counts
 from clearformer.data.store import DocumentStore, Ragged
 from clearformer.data.text import store_text
 from clearformer.errors import DataError
@@ -24,25 +23,26 @@ from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.tables import Tables
 from clearformer.tasks.sampled_text import SampledTextTask
 from clearformer.tasks.task import Pretrained
-from clearformer.tasks.text_task import score_tokens
+from clearformer.tasks.text_task import token_metrics
 from clearformer.tasks.translation import start_id
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
 SENTINEL = "<extra_id_{}>"
 
 
 class SpanRows:
-    """Pieces of documents, `room` words each, the last of a document shorter; with some spans dropped."""
+    """Stretches of documents, `length` tokens each or shorter at the end of a document, with spans removed."""
 
-    def __init__(self, store: DocumentStore, tokenizer: Tokenizer, room: int, config: SpanConfig, start: int) -> None:
-        self.words = Sentences(store, tokenizer.eos_id)  # a document is one sentence here: only its end is EOS
-        self.places = self.words.full(room)
+    def __init__(self, store: DocumentStore, tokenizer: Tokenizer, length: int, config: SpanConfig, start: int) -> None:
+        self.words = Sentences(store, tokenizer.eos_id)  # a document is one sentence: it has a single EOS, at its end
+        self.places = self.words.full(length)
         self.tokenizer, self.config, self.start = tokenizer, config, start
         self.sentinels = sentinels(tokenizer)
-        self.lengths = np.diff(self.places, axis=1)[:, 0] + 1  # with EOS; what is dropped leaves sentinels, not more
+        self.lengths = np.diff(self.places, axis=1)[:, 0] + 1  # with EOS; removing spans never makes a row longer
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        """The rows numbered by `rows` (B,)."""
+        """The rows with the indices `rows` (B,)."""
         flat, lengths = self.words.read(*self.places[rows].T)
         texts = np.split(flat, np.cumsum(lengths)[:-1])
         pairs = [drop_spans(text, self.sentinels, self.config, rng) for text in texts]
@@ -53,41 +53,44 @@ class SpanRows:
 class SpanCorruptionTask(SampledTextTask):
     data = TextCorpora
     objective = SpanCorruption
-    n_tokenizers = 2  # the same for both sides
+    n_tokenizers = 2  # the same for source and target
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
         return LOSS, PERPLEXITY
 
     def require(self, tokenizer: Tokenizer) -> None:
-        n, needed = len(sentinels(tokenizer)), count_lost(self.room, self.recipe.objective)[1] + 1
+        n, needed = len(sentinels(tokenizer)), span_counts(self.text_length, self.recipe.objective)[1] + 1
         if n < needed:
             names = ", ".join(f'"{SENTINEL.format(n)}"' for n in range(min(needed, 2)))
             raise DataError(
-                f"texts of {self.room} tokens lose spans that take {needed} sentinels, and the tokenizer has {n}",
-                f"reserve them: text.extra = [{names}, …], or set data.length lower",
+                f"texts of {count(self.text_length, 'token')} need {count(needed, 'sentinel')}, "
+                f"but the tokenizer has {n}",
+                f"add sentinels: text.extra = [{names}, …]; or lower data.length",
             )
 
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
         return store_text(documents, self.tokenizer, path)
 
     @property
-    def room(self) -> int:
-        """Words of a row, EOS not counted. In a row of a single word no context would be left."""
+    def text_length(self) -> int:
+        """Tokens per row without EOS; at least 2, since a row of one token would have no context left."""
         if self.length < 3:
-            raise DataError(f"rows of {self.length} tokens are too short to lose spans", "set data.length = 3 or more")
+            raise DataError(
+                f"rows of {count(self.length, 'token')} are too short to remove spans", "set data.length = 3 or more"
+            )
         return self.length - 1
 
     def make_rows(self, store: DocumentStore) -> SpanRows:
         start = start_id(self.recipe, self.tokenizer)
-        return SpanRows(store, self.tokenizer, self.room, self.recipe.objective, start)
+        return SpanRows(store, self.tokenizer, self.text_length, self.recipe.objective, start)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Loss without smoothing over the whole text, with the same spans dropped each time."""
-        return score_tokens(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed(split))
+        """Loss without label smoothing over the whole text, with the same spans removed each time."""
+        return token_metrics(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed(split))
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """A text with its spans dropped, and what the model writes for them."""
+        """A text with removed spans, and the output of the model for them."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, Batch)
         row = step % len(batch)
@@ -106,6 +109,7 @@ class SpanCorruptionTask(SampledTextTask):
 
 
 def sentinels(tokenizer: Tokenizer) -> list[int]:
-    """The ids of <extra_id_0>, <extra_id_1> and so on, as many as there are."""
+    """The ids of <extra_id_0>, <extra_id_1> and so on, up to the first that is missing."""
     specials = {name: i for i, name in zip(tokenizer.special_ids, tokenizer.pieces(tokenizer.special_ids))}
-    return [specials[name] for name in takewhile(specials.__contains__, map(SENTINEL.format, count()))]
+    names = itertools.takewhile(specials.__contains__, map(SENTINEL.format, itertools.count()))
+    return [specials[name] for name in names]

@@ -1,4 +1,4 @@
-"""Recordings to a speech recogniser, judged by how many words it gets wrong."""
+"""The task of speech recognisers, evaluated by word error rate."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from clearformer.data.recordings import Recording, RecordingStore, RecordingWrit
 from clearformer.data.sound import SoundConfig
 from clearformer.data.wav import read_sound
 from clearformer.errors import ConfigError, DataError
-from clearformer.evaluation.metrics.wer import score_speech
+from clearformer.evaluation.metrics.wer import speech_metrics
 from clearformer.generation.best_path import best_path
 from clearformer.handles.transcriber import Transcriber
 from clearformer.metric import CER, LOSS, WER, Metric
@@ -28,12 +28,13 @@ from clearformer.tasks.auto.recordings import plan_finetune_recordings, plan_rec
 from clearformer.tasks.task import Plan, Pretrained, Request, Task, refuse_options
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
+from clearformer.wording import count
 
-HELD_OUT_SEED = 0  # strings to validate and to test on are the same for every training
+HELD_OUT_SEED = 0  # strings for validation and test do not depend on train.seed
 
 
 class StringBatches:
-    """Strings of recordings, drawn for each epoch, in batches of alike lengths: `frames` of them, padding included."""
+    """Strings of recordings, drawn for each epoch, in batches of similar length: `frames` each, padding included."""
 
     is_drawn = False
 
@@ -55,7 +56,8 @@ class StringBatches:
         frames = np.array([self.strings.length(row) // self.hop for row in rows])
         if (longest := int(frames.max())) >= self.frames:
             raise ConfigError(
-                f"train.tokens = {self.frames} frames hold no recording of {longest + 1}", "set it higher"
+                f"train.tokens = {self.frames} is too small for a recording of {count(longest + 1, 'frame')}",
+                f"set train.tokens = {longest + 1} or more",
             )
         return TokenBatches(np.stack([frames, frames], axis=1), self.frames, seed)
 
@@ -82,13 +84,15 @@ class SpeechTask(Task):
         return plan_finetune_recordings(request, start, old)
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        """The base's vocabulary, or one of the transcripts."""
+        """Take the vocabulary of the base, read text.file, or learn a vocabulary from the transcripts."""
         if base is not None:
             self.tokenizers = [base.tokenizer]
         elif self.recipe.text.file is not None:
             self.tokenizers = [Tokenizer.load(self.recipe.text.file)]
         else:
-            self.tokenizers = [train_tokenizer((one.text for one in self.training_recordings), self.recipe.text)]
+            self.tokenizers = [
+                train_tokenizer((recording.text for recording in self.training_recordings), self.recipe.text)
+            ]
 
     def settle(self) -> Tables:
         recipe = self.recipe.with_tables(sound=self.sound)
@@ -100,24 +104,26 @@ class SpeechTask(Task):
         return recordings
 
     def store(self) -> None:
-        """Samples at the model's rate, and transcripts beside them."""
+        """Store samples at the sample rate of the model, and the transcripts."""
         data = self.recipe.data
         has_test = data.test is not None or data.held_out_test > 0
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):  # train comes last
             recordings = self.training_recordings if split == "train" else data.read(split)
             if not recordings:
-                raise DataError(f"there is no recording for {split}", f"give more, or a list for [data] {split}")
+                raise DataError(f"the {split} split has no recordings", f"add recordings, or set data.{split}.path")
             self.store_split(recordings, split)
 
     def store_split(self, recordings: Sequence[Recording], split: str) -> None:
-        speakers = {speaker: i for i, speaker in enumerate(dict.fromkeys(one.speaker for one in recordings))}
+        speakers = {
+            speaker: i for i, speaker in enumerate(dict.fromkeys(recording.speaker for recording in recordings))
+        }
         write_json(self.run.data / f"{split}.json", [recording.text for recording in recordings])
         with RecordingWriter(self.path(split), 2**16) as writer:
             for recording in recordings:
                 samples = read_sound(recording.path, self.sound.rate, self.sound.window_samples)
                 writer.add(samples, speakers[recording.speaker])
-        by = f" by {len(speakers)} speakers" if len(speakers) > 1 else ""
-        console.print(f"{split}: {len(recordings):,} recordings{by}")
+        by = f", {count(len(speakers), 'speaker')}" if len(speakers) > 1 else ""
+        console.print(f"{split}: {count(len(recordings), 'recording')}" + by)
 
     def split(self, name: str) -> StringBatches:
         texts = json.loads((self.run.data / f"{name}.json").read_text(encoding="utf-8"))
@@ -128,41 +134,41 @@ class SpeechTask(Task):
 
     def describe(self) -> str:
         store = self.split("train").strings.store
-        return f"{len(store):,} training recordings, {store.lengths.sum() / self.sound.rate:,.0f} s"
+        return f"{count(len(store), 'training recording')}, {store.lengths.sum() / self.sound.rate:,.0f} s"
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """wer, cer, words, sentences, and the loss per token."""
         transcriber, batches = Transcriber(model, self.tokenizer, self.sound), self.split(split)
         strings = batches.strings
         rows = strings.epoch(HELD_OUT_SEED, 0)
-        loss, n, said, heard = 0.0, 0, list[str](), list[str]()
+        loss, n, references, transcripts = 0.0, 0, list[str](), list[str]()
         for index in batches.batches(rows).epoch(0):
-            some = [rows[i] for i in index]
-            batch = strings.batch(some).to(transcriber.device)
-            logits, lengths = transcriber.scores(batch)
+            chosen = [rows[i] for i in index]
+            batch = strings.batch(chosen).to(transcriber.device)
+            logits, lengths = transcriber.logits(batch)
             assert batch.labels is not None
             loss, n = loss + float(ctc_loss(logits, lengths, batch.labels)), n + batch.n_tokens
-            heard += [transcriber.spell(path).text for path in best_path(logits, lengths)]
-            said += [as_written(strings.text(row), self.recipe) for row in some]
-        return {**score_speech(heard, said), "loss": loss / n}
+            transcripts += [transcriber.spell(path).text for path in best_path(logits, lengths)]
+            references += [as_written(strings.text(row), self.recipe) for row in chosen]
+        return {**speech_metrics(transcripts, references), "loss": loss / n}
 
     @classmethod
     def handle(cls, model: Pretrained) -> Transcriber:
-        assert model.recipe.sound is not None, "a training on recordings writes it down"
+        assert model.recipe.sound is not None, "`settle` adds [sound]"
         return Transcriber(model.network, model.tokenizer, model.recipe.sound, model.name)
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """wer and cer, fractions of words and of letters; words, sentences. Every recording is heard alone."""
+        """wer and cer, as fractions; words, sentences. Recordings are transcribed one by one, never joined."""
         refuse_options(given, options)
-        alone = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
-        source = model.recipe.data.train.changed(path=Path(given.files), **alone)
+        unjoined = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
+        source = model.recipe.data.train.changed(path=Path(given.files), **unjoined)
         recordings = list(source.read())
         transcripts = cls.handle(model).transcribe([recording.path for recording in recordings])
-        said = [as_written(recording.text, model.recipe) for recording in recordings]
-        return score_speech([transcript.text for transcript in transcripts], said)
+        references = [as_written(recording.text, model.recipe) for recording in recordings]
+        return speech_metrics([transcript.text for transcript in transcripts], references)
 
 
 def as_written(text: str, recipe: Tables) -> str:
-    """A transcript as the model could write it: without capitals where its vocabulary has none."""
+    """A transcript in the form the model can produce: in lower case if its vocabulary is."""
     return text.lower() if recipe.text.lowercase else text

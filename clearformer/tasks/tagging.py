@@ -1,4 +1,4 @@
-"""Labelled words to a classifier of words, judged by how many it gets right; or to a regression of each word."""
+"""The task of taggers: classify every word of a text, or predict a value for every word."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearformer.data.batch import is_asked
+from clearformer.data.batch import is_labelled
 from clearformer.data.corpora import TagCorpora
 from clearformer.data.tags import Tagged, TagRows
 from clearformer.handles.batching import read_tokens
 from clearformer.handles.tagger import Tagger
 from clearformer.objectives.classification import TokenClassification
 from clearformer.tables import Tables
-from clearformer.tasks.classification import LabelTask, judge, max_tokens
+from clearformer.tasks.classification import LabelTask, label_metrics, max_tokens
 from clearformer.tasks.task import Pretrained, device_of
 
 
@@ -24,21 +24,21 @@ class TaggingTask(LabelTask):
     columns = ("words", "labels")
 
     def settle(self) -> Tables:
-        """No pooling: every token is judged."""
+        """No pooling: every token is classified."""
         return super().settle().with_model(pooling="none")
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         rows = self.split(split).rows
-        scores = read_tokens(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
-        answers = torch.from_numpy(rows.classes)
-        return judge(scores[is_asked(answers)], answers[is_asked(answers)])
+        outputs = read_tokens(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
+        labels = torch.from_numpy(rows.classes)
+        return label_metrics(outputs[is_labelled(labels)], labels[is_labelled(labels)])
 
     @classmethod
     def handle(cls, model: Pretrained) -> Tagger:
         return Tagger(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model))
 
     @classmethod
-    def judge_examples(cls, model: Pretrained, examples: Sequence[Tagged], answers: Tensor) -> dict[str, Any]:
-        """The examples that are counted are words; sentences are counted beside them."""
-        scores = judge(cls.handle(model).scores([example.words for example in examples]), answers)
-        return {**scores, "sentences": len(examples)}
+    def example_metrics(cls, model: Pretrained, examples: Sequence[Tagged], labels: Tensor) -> dict[str, Any]:
+        """`examples` counts words; `sentences` counts sentences."""
+        metrics = label_metrics(cls.handle(model).logits([example.words for example in examples]), labels)
+        return {**metrics, "sentences": len(examples)}

@@ -1,14 +1,14 @@
-"""The base of every task: what each must say, and the parts that are the same for all.
+"""The base class of all tasks: the methods that each must have, and the parts that they share.
 
 Task.plan(request)              a recipe chosen from the data
 task = Task(recipe, run)
 task.learn(base, survey)        the vocabulary and the classes, in memory; or task.load() from the run folder
-task.settle()                   the recipe with the sizes that these decide, final
+task.settle()                   the final recipe, with the sizes that follow from vocabulary and classes
 task.save(); task.store()       vocabulary, classes and examples in the run folder
-task.steps(world)               what the training loop feeds on
-task.validation(device)         (model, step) -> scores, now and then
-task.test(model)                scores of the best weights, at the end
-Task.handle(model)              the same model for use
+task.steps(world)               batches for the training loop
+task.validation(device)         (model, step) -> validation metrics
+task.test(model)                test metrics of the best checkpoint, at the end
+Task.handle(model)              the model for inference
 """
 
 import json
@@ -36,16 +36,17 @@ from clearformer.training.journal import console
 from clearformer.training.loop import Validate
 from clearformer.training.precision import autocast
 from clearformer.tuning.methods import Method
+from clearformer.wording import count
 
 TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks of zero configuration. Settings win over whatever is chosen."""
+    """The input of zero configuration. Settings take precedence over anything that is chosen."""
 
     sources: dict[str, dict[str, Any]]
-    """The files of each split, as [data] writes them."""
+    """The files of each split, as written in [data]."""
     model: str | None
     settings: Sequence[str]
     device: str
@@ -53,37 +54,37 @@ class Request:
     method: Method = "full"
 
     def recipe(self, table: Mapping[str, Any]) -> Tables:
-        """The tables validated, settings applied."""
+        """Apply the settings and validate the tables."""
         return self.parse(self.override(table), "--set")
 
     def override(self, table: Mapping[str, Any]) -> dict[str, Any]:
         return override(table, self.settings)
 
     def steps(self, chosen: int) -> int:
-        """The steps that the settings ask for, else those chosen: a warm-up is a fraction of them."""
+        """train.steps from the settings if set there, otherwise `chosen`. The warm-up is computed from it."""
         return int(self.override({"train": {"steps": chosen}})["train"]["steps"])
 
     @property
     def data(self) -> dict[str, Any]:
-        """[data], to begin a table with."""
+        """[data], to start a recipe with."""
         return {split: dict(source) for split, source in self.sources.items()}
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A trained model as it lies in a folder, ours or Hugging Face's: opened, and not yet made ready for a use."""
+    """A trained model loaded from a run folder or a Hugging Face folder, before `handle` wraps it for inference."""
 
     name: str
     path: Path
     recipe: Tables
-    """For a Hugging Face folder, what `import` would write: [origin] and [model], for images also [image]."""
+    """For a Hugging Face folder, the recipe that `import` would write: [origin], [model] and, for images, [image]."""
     network: nn.Module
     tokenizers: list[Tokenizer]
-    """One for each side of a translator, else one; none where there is no text."""
+    """Two for a translator (source and target), none for images, otherwise one."""
     template: str | None = None
-    """How a conversation is written, if the model was taught to converse."""
+    """The chat template, if the model was trained for conversations."""
     classes: list[str] | None = None
-    """The labels of a classifier in the order of its scores; an empty list in a regression."""
+    """The classes of a classifier in the order of its logits; empty for a regression."""
 
     @property
     def config(self) -> Any:
@@ -107,22 +108,22 @@ class Pretrained:
 
 
 class Plan(NamedTuple):
-    """A recipe that was chosen, and what was learnt of the data on the way, so that it need not be read again."""
+    """The chosen recipe, and the statistics of the data it was chosen from, which need not be computed again."""
 
     recipe: Tables
     survey: Any = None
 
 
 class Task(ABC):
-    """One training of its kind, at work in a run folder; its class methods know no run."""
+    """One run of a task, in its run folder. The class methods are independent of any run."""
 
     flag: ClassVar[Flag]
     data: ClassVar[type[Corpora]]
     objective: ClassVar[type[Any]]
     unit: ClassVar[str] = "tokens"
-    """What a loss is a mean over, and what speed is measured in: tokens, examples or images."""
+    """The unit of the loss and of the speed: tokens, examples or images."""
     n_tokenizers: ClassVar[int] = 1
-    """2 where there are a source and a target side, 0 where there is no text."""
+    """2 for source and target, 0 without text."""
     has_classes: ClassVar[bool] = False
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
@@ -130,43 +131,49 @@ class Task(ABC):
         self.tokenizers: list[Tokenizer] = []
         self.classes: list[str] | None = None
 
-    # --- what it is
+    # --- properties
 
     @classmethod
     @abstractmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
-        """The scores of a validation; the first decides which weights are best, unless the recipe names another."""
+        """The validation metrics. The first selects the best checkpoint, unless train.metric is set."""
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """Refuse tables that contradict one another. Each is valid by itself already."""
+        """Refuse tables that contradict one another. Each table alone is already validated."""
         return
 
     @classmethod
     def deciding_metric(cls, recipe: Tables) -> Metric:
-        """The score that decides which weights are best."""
+        """The metric that selects the best checkpoint."""
         metrics = {metric.name: metric for metric in cls.metrics(recipe)}
         name = recipe.train.metric or next(iter(metrics))
         if name not in metrics:
-            raise ConfigError(f"[train] metric = `{name}` is not validated", suggest(name, metrics))
+            raise ConfigError(f"train.metric = `{name}` is not a metric of this task", suggest(name, metrics))
         return metrics[name]
 
     # --- zero configuration
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """The files that were named, by split, as [data] writes them."""
+        """The files of each split, as written in [data]."""
         return {split: {"path": Path(path), **given.options} for split, path in given.splits.items()}
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
         """A recipe chosen from the data."""
-        raise ConfigError(f"no recipe can be chosen for --{cls.flag.name} yet", "give a recipe, a TOML file")
+        raise ConfigError(
+            f"zero configuration does not support --{cls.flag.name}", "write a recipe: clearformer train RECIPE.toml"
+        )
 
     @classmethod
     def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
-        """A recipe that goes on from the model in `start`, whose recipe is `old`."""
-        raise ConfigError(f"no model can be fine-tuned on --{cls.flag.name} yet", f"train one: --{cls.flag.name}")
+        """A recipe to fine-tune the model in the folder `start`, whose recipe is `old`."""
+        flag = cls.flag
+        raise ConfigError(
+            f"fine-tuning on --{flag.name} is not supported",
+            f"train a model from scratch: clearformer train --{flag.name} {flag.example}",
+        )
 
     # --- from files to a run folder
 
@@ -176,12 +183,14 @@ class Task(ABC):
 
     @abstractmethod
     def settle(self) -> Tables:
-        """The recipe with the sizes that vocabulary and classes decide. It is final: nothing changes it later."""
+        """The recipe with the sizes that follow from vocabulary and classes. It is final."""
 
     @abstractmethod
     def store(self) -> None:
-        """Lay the examples of all splits in the run folder, after `learn`. train.safetensors comes last: with it, all
-        are there."""
+        """Write the examples of all splits to the run folder, after `learn`.
+
+        train.safetensors comes last: if it exists, all splits are complete.
+        """
 
     def save(self) -> None:
         """Write vocabulary and classes."""
@@ -191,7 +200,7 @@ class Task(ABC):
             write_json(self.run.path / CLASSES, self.classes)
 
     def load(self) -> None:
-        """Read back what `save` wrote."""
+        """Read vocabulary and classes back."""
         self.tokenizers = load_tokenizers(self.run, self.n_tokenizers)
         if self.has_classes:
             self.classes = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
@@ -202,7 +211,7 @@ class Task(ABC):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What travels with the weights, for whoever loads them."""
+        """Metadata saved with the weights, to check other files against when they are loaded."""
         facts: dict[str, Any] = {}
         if self.tokenizers:
             facts["tokenizers"] = [tokenizer.fingerprint() for tokenizer in self.tokenizers]
@@ -216,22 +225,22 @@ class Task(ABC):
 
     @abstractmethod
     def split(self, name: str) -> Split:
-        """The examples of a split, cut into micro-batches."""
+        """The examples of a split, divided into micro-batches."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The training data in a few words: "28,873 training pairs, vocabulary 8,000"."""
+        """A summary of the training data: "28,873 training pairs, vocabulary 8,000"."""
 
     @abstractmethod
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """The metrics of a split, and whatever else a report should have."""
+        """The metrics on a split, and further entries for the report."""
 
     def sample(self, model: nn.Module, step: int) -> str | None:
-        """Something the model does at this validation, to look at."""
+        """An example of the output of the model, printed at each validation."""
         return None
 
     def build_objective(self) -> Objective:
-        """The objective with its own table, and with the tables that it names in `tables`."""
+        """The objective, constructed from [objective] and the tables listed in its `tables`."""
         kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
         objective: Objective = kind(self.recipe.objective, *tables)
@@ -241,16 +250,16 @@ class Task(ABC):
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
 
     def validation(self, device: torch.device) -> Validate:
-        """Score the whole validation split, uncompiled, and show a sample."""
+        """Compute the metrics on the whole validation split, uncompiled, and print a sample."""
         metrics = self.metrics(self.recipe)
 
         @torch.no_grad()
         def validate(model: nn.Module, step: int) -> dict[str, float]:
             with torch.compiler.set_stance("force_eager"), autocast(device, self.recipe.train.precision):
-                scores, sample = self.score(model, "valid"), self.sample(model, step)
+                values, sample = self.score(model, "valid"), self.sample(model, step)
             if sample is not None:
                 console.print(sample, style="dim", markup=False)
-            return {metric.name: scores[metric.name] for metric in metrics}
+            return {metric.name: values[metric.name] for metric in metrics}
 
         return validate
 
@@ -261,51 +270,52 @@ class Task(ABC):
 
     @torch.no_grad()
     def test(self, model: Pretrained) -> dict[str, Any]:
-        """The scores of the best weights on the test split, which are printed."""
-        scores = self.score(model.network.eval(), "test")
-        summary = ", ".join(metric.format(scores[metric.name]) for metric in self.metrics(self.recipe))
-        count = next((f" on {scores[unit]:,} {unit}" for unit in (self.unit, *UNITS) if unit in scores), "")
-        console.print(f"test: {summary}{count}")
-        return scores
+        """Compute and print the metrics of the best checkpoint on the test split."""
+        values = self.score(model.network.eval(), "test")
+        summary = ", ".join(metric.format(values[metric.name]) for metric in self.metrics(self.recipe))
+        units = [unit for unit in (self.unit, *UNITS) if unit in values]
+        size = f" on {count(values[units[0]], units[0].removesuffix('s'), units[0])}" if units else ""
+        console.print(f"test: {summary}{size}")
+        return values
 
-    # --- in use
+    # --- inference
 
     @classmethod
     @abstractmethod
     def handle(cls, model: Pretrained) -> Handle:
-        """The model for use."""
+        """The model for inference."""
 
     @classmethod
     def encoder(cls, model: Pretrained, unit: bool | None) -> Handle:
-        """The model as a maker of vectors, of length 1 if `unit`; the model itself may say so if that is None."""
+        """The model as an encoder. Vectors have length 1 if `unit`; None leaves this to the files of the model."""
         raise CheckpointError(
-            f"{model.name} is of kind {model.config.kind}, which makes no vectors",
-            "choose a BERT, a GPT, a classifier or a network for images",
+            f"{model.name} cannot compute embeddings: its architecture is {model.config.kind}",
+            "choose a BERT, a GPT, a classifier or an image model",
         )
 
     @classmethod
     @abstractmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The scores of the model on other files."""
+        """The metrics of the model on other files."""
 
 
-UNITS = ("sentences", "words", "tokens", "examples", "images")  # what a report may count, as it is printed
+UNITS = ("sentences", "words", "tokens", "examples", "images")  # what a report may count, in the order of preference
 
 
 def refuse_options(given: Given, options: Mapping[str, Any]) -> None:
-    """Refuse options of `evaluate` that mean nothing for this kind of data."""
+    """Refuse options of `evaluate` that do not apply to this type of data."""
     for name in options:
         written = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{written} means nothing for --{given.flag.name}", f"leave {written} out")
+        raise ConfigError(f"{written} cannot be used with --{given.flag.name}", f"remove {written}")
 
 
 def mean_loss(objective: Any, model: nn.Module, batches: Iterable[Any], device: torch.device) -> float:
-    """The mean of an objective over batches, by sums and counts."""
-    total, count = 0.0, 0
+    """The mean of an objective over batches: the sum of sums, divided by the sum of counts."""
+    total, n_terms = 0.0, 0
     for batch in batches:
         loss, n = objective(model, batch.to(device))
-        total, count = total + float(loss), count + n
-    return total / count
+        total, n_terms = total + float(loss), n_terms + n
+    return total / n_terms
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -313,7 +323,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def vocab_keys(n_tokenizers: int) -> tuple[str, ...]:
-    """The keys of [model] that count entries, one for each tokenizer."""
+    """The keys of [model] for the size of each vocabulary."""
     return ("source_vocab", "target_vocab") if n_tokenizers == 2 else ("vocab",)[:n_tokenizers]
 
 
@@ -327,7 +337,7 @@ def save_tokenizers(run: RunFolder, source: Tokenizer, target: Tokenizer) -> Non
 
 
 def load_tokenizers(run: RunFolder, n: int) -> list[Tokenizer]:
-    """The tokenizers of a run folder: none, one, or those of both sides, which may be the same."""
+    """The tokenizers of a run folder: none, one, or source and target, which may be the same."""
     if n == 0:
         return []
     shared = run.path / "tokenizer.json"
@@ -341,7 +351,7 @@ def is_prepared(run: RunFolder) -> bool:
 
 
 def discard(run: RunFolder) -> None:
-    """Forget a preparation that another training left, so that the corpus is read again."""
+    """Remove vocabulary and examples that an earlier run left, so that the corpus is read again."""
     prepared = [f"data/{split}.{suffix}" for split in ("train", "valid", "test") for suffix in ("safetensors", "json")]
     for name in (*TOKENIZER_FILES, CLASSES, *prepared, "data/test.jsonl"):
         (run.path / name).unlink(missing_ok=True)

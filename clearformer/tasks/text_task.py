@@ -1,10 +1,10 @@
-"""Running text: what all tasks on --text share.
+"""The base class of all tasks on --text.
 
     learn       the tokenizer, from the base or from the lines of the training text
     store       each split as one stream of tokens on disk
-    evaluate    score other files as the test split is scored
+    evaluate    the metrics of the test split, on other files
 
-`text_encoder` makes a TextEncoder of any network that reads text, also of the one inside a classifier.
+`text_encoder` turns any network that reads text, including the one inside a classifier, into a TextEncoder.
 """
 
 import json
@@ -30,18 +30,19 @@ from clearformer.tasks import TEXT, Given
 from clearformer.tasks.task import Pretrained, Task, device_of, refuse_options, vocab_keys
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
+from clearformer.wording import count
 
-CHUNK = 2**24  # tokens looked at together: a corpus may be larger than memory
+CHUNK = 2**24  # tokens counted at once: a corpus may be larger than memory
 
 
 class TextTask(Task):
-    """A task on running text. Each says how it tokenises documents, what its batches are and how it is scored."""
+    """A task on text. Subclasses define how documents are tokenised, the batches, and the metrics."""
 
     flag = TEXT
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """A corpus is one file, or several."""
+        """A corpus is one file or several."""
         return {split: {"path": as_paths(files)} for split, files in given.splits.items()}
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
@@ -50,7 +51,7 @@ class TextTask(Task):
         self.tokenizers = [tokenizer] * self.n_tokenizers
 
     def learn_tokenizer(self) -> Tokenizer:
-        """Trained on the training text, line by line; or read from the file that the recipe names."""
+        """Train it on the lines of the training text, or read it from the file text.file."""
         text = self.recipe.text
         if text.file is not None:
             return Tokenizer.load(text.file)
@@ -58,7 +59,7 @@ class TextTask(Task):
         return train_tokenizer((line for text in documents for line in text.splitlines(keepends=True)), text)
 
     def require(self, tokenizer: Tokenizer) -> None:
-        """Refuse a tokenizer that lacks special tokens of this task, before any text is tokenised."""
+        """Refuse a tokenizer that lacks the special tokens of this task, before any text is tokenised."""
 
     def settle(self) -> Tables:
         keys = vocab_keys(self.n_tokenizers)
@@ -70,18 +71,18 @@ class TextTask(Task):
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):
             stored = self.encode(data.read(split), self.path(split))
             if len(stored.tokens) == 0:
-                raise DataError(f"there is no text for {split}", f"give more, or a file for [data] {split}")
-            count = "1 document" if len(stored) == 1 else f"{len(stored):,} documents"
-            console.print(f"{split}: {len(stored.tokens):,} tokens of {count}{unknown_share(stored, self.tokenizer)}")
+                raise DataError(f"the {split} split has no text", f"add more text, or set data.{split}.path")
+            unknown = describe_unknown(stored, self.tokenizer)
+            console.print(f"{split}: {count(len(stored.tokens), 'token')} in {count(len(stored), 'document')}{unknown}")
 
     @abstractmethod
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
-        """Tokenise documents into a file."""
+        """Tokenise documents and store them in a file."""
 
     @classmethod
     @torch.no_grad()
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The scores of the test split, on other files; documents are divided as in training."""
+        """The metrics of the test split, on other files; files are divided into documents as in training."""
         refuse_options(given, options)
         data, source = model.recipe.data, cls.sources(given)["train"]
         if data is None:
@@ -100,26 +101,26 @@ def as_paths(files: Any) -> tuple[Path, ...]:
     return tuple(map(Path, [files] if isinstance(files, str | Path) else files))
 
 
-def unknown_share(store: DocumentStore, tokenizer: Tokenizer) -> str:
-    """What share of a text has no entry in the vocabulary, which may have been learnt from another text."""
-    if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 has one token for both
+def describe_unknown(store: DocumentStore, tokenizer: Tokenizer) -> str:
+    """The percentage of tokens that are not in the vocabulary, which may come from another text."""
+    if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 uses one token for both
         return ""
     parts = np.array_split(store.tokens, len(store.tokens) // CHUNK + 1)
-    share = 100 * sum(int((part == tokenizer.unk_id).sum()) for part in parts) / len(store.tokens)
-    return f", {share:.2g} % of them unknown" if share else ""
+    percent = 100 * sum(int((part == tokenizer.unk_id).sum()) for part in parts) / len(store.tokens)
+    return f", {percent:.2g} % unknown" if percent else ""
 
 
-def score_tokens(objective: Objective, model: nn.Module, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Mean loss and perplexity of the predicted tokens, and how many they are."""
-    device, total, count = device_of(model), 0.0, 0
+def token_metrics(objective: Objective, model: nn.Module, batches: Iterable[Tensors]) -> dict[str, Any]:
+    """Mean loss and perplexity of the predicted tokens, and their number."""
+    device, total, n_tokens = device_of(model), 0.0, 0
     for batch in batches:
         loss, n = objective(model, batch.to(device))
-        total, count = total + float(loss), count + n
-    return {"loss": total / count, "perplexity": perplexity(total / count), "tokens": count}
+        total, n_tokens = total + float(loss), n_tokens + n
+    return {"loss": total / n_tokens, "perplexity": perplexity(total / n_tokens), "tokens": n_tokens}
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss); infinite where a float cannot hold it, above 709."""
+    """exp(loss); infinite for a loss above 709, where a float overflows."""
     try:
         return exp(loss)
     except OverflowError:
@@ -127,19 +128,19 @@ def perplexity(loss: float) -> float:
 
 
 def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> TextEncoder:
-    """A network of `model` as an encoder of texts: the whole of it, or what a classifier reads with.
+    """A network of `model` as an encoder of texts: all of it, or the base of a classifier.
 
-    The files of a published sentence encoder say whether its vectors have length 1, which `unit` overrides, and how
-    many tokens it reads.
+    The files of a published sentence encoder give its maximum length in tokens, and whether its vectors have length 1;
+    `unit` overrides the latter.
     """
-    modules = read_beside(model.path / "modules.json", [])
+    modules = read_json(model.path / "modules.json", [])
     normalizes = any(str(module.get("type", "")).endswith("Normalize") for module in modules)
-    length = read_beside(model.path / "sentence_bert_config.json", {}).get("max_seq_length")
+    length = read_json(model.path / "sentence_bert_config.json", {}).get("max_seq_length")
     return TextEncoder(network, model.tokenizer, model.name, length, normalizes if unit is None else unit)
 
 
-def read_beside(path: Path, default: Any) -> Any:
-    """A JSON file beside the weights; the default if there is none that can be read."""
+def read_json(path: Path, default: Any) -> Any:
+    """A JSON file next to the weights; the default if it does not exist or cannot be parsed."""
     try:
         return json.loads(path.read_text(encoding="utf-8")) or default
     except (OSError, ValueError):

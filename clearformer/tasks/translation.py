@@ -1,4 +1,4 @@
-"""Sentence pairs to a translator, judged by BLEU, chrF and loss."""
+"""The task of translators, evaluated by BLEU, chrF and loss."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from clearformer.data.collate import TokenBatches, pad_batch
 from clearformer.data.corpora import PairCorpora
 from clearformer.data.pairs import Example, named_pair_columns, read_pairs
 from clearformer.data.parallel import PairSurvey, encode_pairs, learn_tokenizers, read_test, survey_pairs
-from clearformer.data.sources import evenly, read_lines, require_file
+from clearformer.data.sources import evenly_spaced, read_lines, require_file
 from clearformer.data.store import PairStore
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate
@@ -31,10 +31,11 @@ from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, m
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.training.journal import console
+from clearformer.wording import count
 
 
 class PairBatches:
-    """Tokenised pairs in batches of alike lengths, `tokens` a side, padding included."""
+    """Tokenised pairs in batches of similar length, `tokens` on each side, padding included."""
 
     is_drawn = False
 
@@ -49,7 +50,7 @@ class PairBatches:
         return pad_batch(*self.store.rows(rows), self.target.pad_id, self.start_id, self.target.eos_id)
 
     def count(self, rows: np.ndarray) -> int:
-        return int(self.store.lengths[rows, 1].sum()) + len(rows)  # EOS is counted too
+        return int(self.store.lengths[rows, 1].sum()) + len(rows)  # with EOS
 
 
 class TranslationTask(Task):
@@ -60,7 +61,7 @@ class TranslationTask(Task):
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
-        self.translations: list[str] = []  # of the last validation
+        self.translations: list[str] = []  # output of the last validation
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -68,30 +69,30 @@ class TranslationTask(Task):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """A model of the user's need not have these keys."""
-        kept, room = getattr(recipe.data, "filter", None), getattr(recipe.model, "max_length", None)
-        longest = 0 if kept is None else kept.max_tokens
-        if room is not None and longest >= room:  # BOS or EOS comes on top
+        """Registered models may lack these keys."""
+        pair_filter, max_length = getattr(recipe.data, "filter", None), getattr(recipe.model, "max_length", None)
+        longest = 0 if pair_filter is None else pair_filter.max_tokens
+        if max_length is not None and longest >= max_length:  # BOS or EOS is added
             raise ConfigError(
-                f"{where}: data.filter.max_tokens = {longest} keeps pairs too long for model.max_length = {room}",
-                f"set data.filter.max_tokens = {room - 1}, or model.max_length = {longest + 1}",
+                f"{where}: data.filter.max_tokens = {longest} is too long for model.max_length = {max_length}",
+                f"set data.filter.max_tokens = {max_length - 1}, or model.max_length = {longest + 1}",
             )
         share = getattr(recipe.model, "share", None)
         if share in ("embeddings", "all") and not recipe.text.shared and recipe.text.file is None:
             raise ConfigError(
-                f"{where}: text.shared = false makes two vocabularies, "
+                f"{where}: text.shared = false learns two vocabularies, "
                 f'but model.share = "{share}" ties their embeddings',
                 'set model.share = "decoder", or text.shared = true',
             )
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Where no columns are given, a header that names them is believed."""
+        """The columns default to those named in the header."""
         paths = {split: as_paths(corpus) for split, corpus in given.splits.items()}
         columns = {split: given.options.get("columns") or named_pair_columns(path) for split, path in paths.items()}
         for split, names in columns.items():
             if "columns" not in given.options and isinstance(names[0], str):
-                console.print(f"{paths[split]}: the first line is a header; columns {names[0]} and {names[1]}")
+                console.print(f"{paths[split]}: the first line is a header; using columns {names[0]} and {names[1]}")
         return {split: {"path": path, "columns": columns[split]} for split, path in paths.items()}
 
     @classmethod
@@ -126,33 +127,33 @@ class TranslationTask(Task):
     def describe(self) -> str:
         split = self.split("train")
         return (
-            f"{len(split.store):,} training pairs, vocabulary {self.tokenizers[1].vocab_size:,}, "
+            f"{count(len(split.store), 'training pair')}, vocabulary {self.tokenizers[1].vocab_size:,}, "
             f"{split.batches.padding():.1%} padding"
         )
 
     @cached_property
     def valid_text(self) -> list[Example]:
-        """Some of the validation pairs, from all over."""
+        """At most evaluate.max_validation of the validation pairs, evenly spaced."""
         pairs = json.loads((self.run.data / "valid.json").read_text(encoding="utf-8"))
-        return evenly([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
+        return evenly_spaced([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Loss without smoothing over the whole validation set; BLEU and chrF of some translations."""
+        """Loss without label smoothing over the whole split; BLEU and chrF of `valid_text`."""
         plain, batches = Translation(TranslationConfig(label_smoothing=0.0)), self.split(split)
-        every = (batches.batch(rows) for rows in batches.batches.epoch(0))
-        loss = mean_loss(plain, model, every, device_of(model))
+        examples = (batches.batch(rows) for rows in batches.batches.epoch(0))
+        loss = mean_loss(plain, model, examples, device_of(model))
         text, config = self.valid_text, self.recipe.evaluate
         references = [[plain_reference(pair.target, self.recipe) for pair in text]]
         translator = Translator(
             model, self.tokenizers[0], self.tokenizers[1], self.recipe.decode, prefix=self.recipe.data.prefix
         )
         sources = [pair.source for pair in text]
-        scores = evaluate(translator, sources, references, config, beam=config.validation_beam)
-        self.translations = scores.pop("translations")
-        return {"loss": loss, **scores}
+        metrics = evaluate(translator, sources, references, config, beam=config.validation_beam)
+        self.translations = metrics.pop("translations")
+        return {"loss": loss, **metrics}
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """One of the translations that were just scored."""
+        """One of the translations of this validation."""
         pick = step // max(1, self.recipe.train.validate_every) % len(self.valid_text)
         return f"  {self.valid_text[pick].source}\n  → {self.translations[pick]}"
 
@@ -163,9 +164,10 @@ class TranslationTask(Task):
     def test(self, model: Pretrained) -> dict[str, Any]:
         pairs = read_test(self.run.data)
         references = [[plain_reference(pair.target, self.recipe) for pair in pairs]]
-        scores = evaluate(self.handle(model), [pair.source for pair in pairs], references, self.recipe.evaluate)
-        console.print(f"test: {', '.join(m.format(scores[m.name]) for m in (BLEU, CHRF))} on {len(pairs):,} sentences")
-        return {name: value for name, value in scores.items() if name != "translations"}
+        metrics = evaluate(self.handle(model), [pair.source for pair in pairs], references, self.recipe.evaluate)
+        summary = ", ".join(metric.format(metrics[metric.name]) for metric in (BLEU, CHRF))
+        console.print(f"test: {summary} on {count(len(pairs), 'sentence')}")
+        return {name: value for name, value in metrics.items() if name != "translations"}
 
     @classmethod
     def handle(cls, model: Pretrained) -> Translator:
@@ -187,23 +189,26 @@ class TranslationTask(Task):
     ) -> dict[str, Any]:
         """BLEU and chrF of translations: bleu, chrf, signatures, sentences, translations.
 
-        `refs` are files with a further reference a line. `tokenize` and `lowercase` replace the recipe's [evaluate],
-        `search` (beam=1, length_penalty=0.6) its [decode]. `progress(done, total)` is called after every sentence.
+        `refs` are files with further references, one per line. `tokenize` and `lowercase` override [evaluate] of the
+        recipe, `search` (beam=1, length_penalty=0.6) overrides [decode]. `progress(done, total)` is called after every
+        sentence.
         """
         source = cls.sources(given)["train"]
         examples = list(read_pairs(source["path"], source["columns"]))
         lines = [[pair.target for pair in examples], *(read_references(Path(path), len(examples)) for path in refs)]
-        wanted = {"tokenize": tokenize, "lowercase": lowercase}
-        config = model.recipe.evaluate.changed(**{name: value for name, value in wanted.items() if value is not None})
+        overrides = {"tokenize": tokenize, "lowercase": lowercase}
+        config = model.recipe.evaluate.changed(
+            **{name: value for name, value in overrides.items() if value is not None}
+        )
         n_done = 0
 
-        def count(n: int) -> None:
+        def advance(n: int) -> None:
             nonlocal n_done
             n_done += n
             progress(n_done, len(examples))
 
-        references = [[plain_reference(line, model.recipe) for line in some] for some in lines]
-        return evaluate(cls.handle(model), [pair.source for pair in examples], references, config, count, **search)
+        references = [[plain_reference(line, model.recipe) for line in file] for file in lines]
+        return evaluate(cls.handle(model), [pair.source for pair in examples], references, config, advance, **search)
 
 
 def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
@@ -211,13 +216,13 @@ def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
 
 
 def start_id(recipe: Tables, tokenizer: Tokenizer) -> int:
-    """The token that a decoder of the recipe's kind begins with: BOS, unless its class says otherwise, as T5's does."""
+    """The first token of the decoder: BOS, unless the class of the model sets another, as T5 does."""
     role = getattr(model_class(recipe.model.kind), "begins_with", "bos")
     return int(getattr(tokenizer, f"{role}_id"))
 
 
 def plain_reference(text: str, recipe: Tables) -> str:
-    """A reference as decoding would write it: pieces glued where the corpus was cut into pieces beforehand."""
+    """A reference as decoding would produce it: tokens are joined if the corpus was split into tokens beforehand."""
     return text if recipe.text.joiner is None else re.sub(re.escape(recipe.text.joiner) + "( |$)", "", text)
 
 
@@ -225,5 +230,8 @@ def read_references(path: Path, n: int) -> list[str]:
     require_file(path)
     lines = [clean(line) for line in read_lines(path)]
     if len(lines) != n:
-        raise DataError(f"{path} has {len(lines):,} lines for {n:,} pairs", "give one reference a line, for each pair")
+        raise DataError(
+            f"{path} has {count(len(lines), 'line')} for {count(n, 'pair')}",
+            "give one reference per line, for each pair",
+        )
     return lines

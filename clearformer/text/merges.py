@@ -1,12 +1,12 @@
-"""Byte-pair encoding told slowly: which pair is merged, how often it occurred, and what the words become.
+"""Byte-pair encoding step by step: the merged pair, its count, and the words after the merge.
 
     start        l o w ×5  l o w e r ×2  l o w e s t ×3
     1. l+o ×10   lo w ×5   lo w e r ×2   lo w e s t ×3
     2. lo+w ×10  low ×5    low e r ×2    low e s t ×3
     3. low+e ×5  low ×5    lowe r ×2     lowe s t ×3
 
-Count every pair of neighbours, merge the most frequent one everywhere, repeat (Sennrich et al. 2016, algorithm 1).
-`tokenizers/bpe.py` has Rust do the same, and the tests hold the two together.
+Count all pairs of adjacent symbols, merge the most frequent pair everywhere, repeat (Sennrich et al. 2016,
+algorithm 1). `tokenizers/bpe.py` does the same in Rust; the tests compare the two.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Symbols = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Merge:
-    """One step: the pair, how often it occurred, and every word (with its count) once it is merged."""
+    """One step: the pair, how often it occurred, and all words with their counts after the merge."""
 
     pair: tuple[str, str]
     count: int
@@ -29,23 +29,23 @@ class Merge:
 def watch(words: Mapping[str, int] | str, n_merges: int) -> list[Merge]:
     """The first `n_merges` merges learned from words with their counts, or from a text split at white space.
 
-    Fewer come back if every word becomes one symbol before. Among equally frequent pairs the one with the older left
-    symbol wins, then the older right one, where characters are born in code-point order and merges as they happen.
+    The list is shorter if every word becomes one symbol earlier. Ties between equally frequent pairs go to the older
+    left symbol, then to the older right one: characters are ordered by code point, merged symbols follow in order.
     """
     counts = Counter(words.split()) if isinstance(words, str) else words
     split = {tuple(word): count for word, count in counts.items()}
-    birth = {symbol: age for age, symbol in enumerate(sorted({*"".join(counts)}))}
+    rank = {symbol: age for age, symbol in enumerate(sorted({*"".join(counts)}))}
     merges: list[Merge] = []
     while len(merges) < n_merges and (pairs := count_pairs(split)):
-        best = min(pairs, key=lambda pair: (-pairs[pair], birth[pair[0]], birth[pair[1]]))
+        best = min(pairs, key=lambda pair: (-pairs[pair], rank[pair[0]], rank[pair[1]]))
         split = {merge(symbols, best): count for symbols, count in split.items()}
-        birth.setdefault("".join(best), len(birth))
+        rank.setdefault("".join(best), len(rank))
         merges.append(Merge(best, pairs[best], split))
     return merges
 
 
 def count_pairs(words: Mapping[Symbols, int]) -> Counter[tuple[str, str]]:
-    """How often each pair of symbols stands side by side, a word counting as often as it occurs."""
+    """The number of occurrences of each pair of adjacent symbols, weighted by the counts of the words."""
     pairs: Counter[tuple[str, str]] = Counter()
     for symbols, count in words.items():
         for pair in pairwise(symbols):
@@ -54,19 +54,19 @@ def count_pairs(words: Mapping[Symbols, int]) -> Counter[tuple[str, str]]:
 
 
 def merge(symbols: Symbols, pair: tuple[str, str]) -> Symbols:
-    """`symbols` with each occurrence of `pair` made one, from the left: a a a becomes aa a."""
+    """`symbols` with each occurrence of `pair` merged, from the left: a a a becomes aa a."""
     merged: list[str] = []
     rest = iter(zip(symbols, (*symbols[1:], "")))
     for left, right in rest:
         if (left, right) == pair:
-            next(rest)  # the right half is used up
+            next(rest)  # skip the right symbol, which is merged now
             left += right
         merged.append(left)
     return tuple(merged)
 
 
 def render(merges: Sequence[Merge]) -> str:
-    """The table at the head of this file: one row per merge, one column per word."""
+    """The merges as a table like the one at the top of this file: one row per merge, one column per word."""
     if not merges:
         return ""
     start = {tuple("".join(symbols)): count for symbols, count in merges[0].words.items()}

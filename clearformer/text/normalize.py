@@ -1,14 +1,13 @@
-"""One spelling for every line, before anything looks at it.
+"""Text normalisation, the first step for every line of data and every tokenizer.
 
     clean("\\ufeffcafe\\u0301 \\t au\\u00a0lait\\r\\n")  ->  "café au lait"
 
-1. control characters go (category Cc, and the byte order mark), white space among them excepted;
-2. the rest is composed (NFC, or NFKC which also folds "ﬁ" into "fi" and "①" into "1");
-3. every run of Unicode white space becomes one space, and none is left at the ends.
+1. remove control characters (category Cc) except white space, and the byte order mark;
+2. compose characters (NFC, or NFKC, which also folds "ﬁ" into "fi" and "①" into "1");
+3. replace every run of Unicode white space by one space, and strip both ends.
 
-Data lines and tokenizers share this definition, and it is written into tokenizer.json, so that whoever
-loads that file gets the same ids from raw text. Format characters stay: the zero-width joiner and
-non-joiner change what a Hindi or Persian word says.
+The steps are stored in tokenizer.json, so that every program that loads the file gets the same ids from raw text.
+Format characters are kept: the zero-width joiner and non-joiner change the meaning of Hindi and Persian words.
 """
 
 import re
@@ -26,33 +25,36 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @lru_cache
 def normalizer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """The steps above, for the Rust library."""
-    tidied = [normalizers.Replace(SPACES, " "), normalizers.Strip()]
-    return normalizers.Sequence([normalizers.Replace(CONTROL, ""), *letters(form, lowercase), *tidied])
+    """Steps 1 to 3 as a normalizer of the Rust library."""
+    spaces = [normalizers.Replace(SPACES, " "), normalizers.Strip()]
+    return normalizers.Sequence([normalizers.Replace(CONTROL, ""), *letters(form, lowercase), *spaces])
 
 
 @lru_cache
 def composer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """Step 2 alone: text whose letters are composed comes through as it is, every space, line and tab of it."""
+    """Step 2 alone, which leaves white space unchanged."""
     return normalizers.Sequence(letters(form, lowercase))
 
 
 def letters(form: Form, lowercase: bool) -> list[normalizers.Normalizer]:
-    """Lowercasing can undo composition (J + caron has no single character, ǰ has), hence the form on both sides."""
+    """Step 2. Lowercasing can undo composition, so the text is composed again after it.
+
+    J + caron, for example, is two characters, and in lower case one: ǰ.
+    """
     composed = getattr(normalizers, form)()
     return [composed, normalizers.Lowercase(), composed] if lowercase else [composed]
 
 
 def clean(line: str, form: Form = "NFC") -> str:
-    """`line` in its one spelling. Plain ASCII that is already clean, the common case, is returned as it is."""
+    """The normalised line. Clean ASCII text, the common case, is returned at once."""
     if line.isascii() and line.isprintable() and "  " not in line and line == line.strip():
         return line
     return str(normalizer(form).normalize_str(encodable(line)))
 
 
 def encodable(text: str) -> str:
-    """`text` with half surrogate pairs, which are no characters and have no UTF-8, shown as U+FFFD one for one.
+    """`text` with every lone surrogate replaced by U+FFFD, since surrogates cannot be encoded as UTF-8.
 
-    They come from JSON escapes and from files read with `errors="surrogateescape"`; the Rust library refuses them.
+    They come from JSON escapes and from files read with `errors="surrogateescape"`; the Rust library rejects them.
     """
     return SURROGATE.sub("\ufffd", text)

@@ -1,12 +1,11 @@
-"""Which token of a vocabulary pads, begins, ends, hides, or stands for what is unknown.
+"""The roles of special tokens: padding, beginning and end of text, unknown, mask.
 
     BERT     [PAD]   [CLS]  [SEP]  [UNK]  [MASK]        Llama 2  </s>  <s>  </s>  <unk>
     RoBERTa  <pad>   <s>    </s>   <unk>  <mask>        T5       <pad> <pad> </s> <unk>
-    GPT-2    <|endoftext|> in every role, and nothing is unknown
+    GPT-2    <|endoftext|> in every role; no text is unknown
 
-Every model ends its texts, so `eos` must be there. What else is missing is stood in for: padding is never looked at,
-so that any token will do (eos); a decoder without a beginning of its own begins with its padding (Raffel et al. 2020),
-or, where it has none, after the end of the text before (Radford et al. 2019).
+`eos` is required. The other roles have defaults: padding is masked, so `eos` serves as well; a decoder without `bos`
+starts with padding (Raffel et al. 2020) or, if there is none, with `eos`, as after another text (Radford et al. 2019).
 """
 
 import json
@@ -23,8 +22,8 @@ USUAL_NAMES = {
     "unk": ("<unk>", "[UNK]"),
     "mask": ("<mask>", "[MASK]"),
 }
-SIDE_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # the first to name a role wins
-KEYS = {  # the keys of a side file, a better one first
+SIDE_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # the first file that lists a role wins
+KEYS = {  # the keys of a side file, in order of preference
     "pad": ("pad_token",),
     "bos": ("bos_token", "cls_token"),
     "eos": ("eos_token", "sep_token"),
@@ -34,7 +33,7 @@ KEYS = {  # the keys of a side file, a better one first
 
 
 class Roles(NamedTuple):
-    """The token in each role. `unk` is None where every text can be spelt, `mask` where nothing is ever hidden."""
+    """The token in each role. `unk` is None if the vocabulary covers every text, `mask` if no token masks."""
 
     pad: str
     bos: str
@@ -46,45 +45,50 @@ class Roles(NamedTuple):
 def usual_roles(vocab: Collection[str], special: Collection[str] = ()) -> dict[str, str]:
     """Role to token, by the usual names.
 
-    They are looked for among the tokens that the file marks as `special`, since "</s>" may well be a piece of a web
-    page; in all of `vocab` only if no end is marked.
+    Only tokens that the file lists as `special` count, since "</s>" may also be ordinary text of a web page. All of
+    `vocab` is searched if no special token is an end of text.
     """
     known = special if any(name in special for name in USUAL_NAMES["eos"]) else vocab
     return {role: name for role, usual in USUAL_NAMES.items() for name in reversed(usual) if name in known}
 
 
-def settle(found: Mapping[str, str], where: str) -> Roles:
-    """All the roles, given the tokens that were found for some; `where` names the vocabulary in an error."""
-    if "eos" not in found:
+def settle(tokens: Mapping[str, str], where: str) -> Roles:
+    """All roles, with defaults for the ones missing in `tokens`; errors describe the vocabulary as `where`."""
+    if "eos" not in tokens:
         usual = ", ".join(USUAL_NAMES["eos"])
-        raise TokenizerError(f"{where} has no eos token, which ends a text", f"it is looked for as {usual}")
-    eos, unk = found["eos"], found.get("unk")
-    pad = found.get("pad", eos)
-    # GPT-2's files name <|endoftext|> as unknown too, yet its bytes spell everything.
-    return Roles(pad, found.get("bos", pad), eos, None if unk == eos else unk, found.get("mask"))
+        raise TokenizerError(
+            f"{where} has no end-of-text token",
+            f'set "eos_token" in tokenizer_config.json, or use one of the usual tokens: {usual}',
+        )
+    eos, unk = tokens["eos"], tokens.get("unk")
+    pad = tokens.get("pad", eos)
+    # GPT-2's files also list <|endoftext|> as the unknown token, although its bytes cover every text.
+    return Roles(pad, tokens.get("bos", pad), eos, None if unk == eos else unk, tokens.get("mask"))
 
 
-def named_beside(folder: Path, vocab: Collection[str]) -> dict[str, str]:
-    """Role to token, as the side files in `folder` name them, strings or objects with a "content".
+def side_file_roles(folder: Path, vocab: Collection[str]) -> dict[str, str]:
+    """Role to token, as listed in the side files in `folder`: strings, or objects with a "content".
 
-    A token that `vocab` lacks is passed over: the model has no embedding for it.
+    Tokens that are not in `vocab` are skipped: the model has no embedding for them.
     """
-    named: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for table in (read_table(folder / name) for name in SIDE_FILES):
         for role, keys in KEYS.items():
             for value in map(table.get, keys):
                 token = value.get("content") if isinstance(value, dict) else value
                 if isinstance(token, str) and token in vocab:
-                    named.setdefault(role, token)
-    return named
+                    tokens.setdefault(role, token)
+    return tokens
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The JSON object in a side file, empty if there is no such file."""
+    """The JSON object in a side file; empty if the file does not exist."""
     try:
         table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"{path}: cannot be read as JSON ({error})", "copy the file again") from None
     if not isinstance(table, dict):
-        raise TokenizerError(f"{path}: a JSON {type(table).__name__}, not an object", "copy the file again")
+        raise TokenizerError(
+            f"{path}: contains a JSON {type(table).__name__} instead of an object", "copy the file again"
+        )
     return table

@@ -1,19 +1,20 @@
-"""Strings to ids and back: a thin face on a Rust tokenizer, which is one tokenizer.json and nothing else.
+"""Strings to ids and back: a thin wrapper around a Rust tokenizer, which is stored in one file, tokenizer.json.
 
     lines --train_tokenizer--> Tokenizer --encode--> ids --decode--> normalised text
 
-What a model must know of it is here: the size of the vocabulary and the ids of a few special tokens, which `roles.py`
-finds in the files of others. How each kind cuts text into pieces is in `tokenizers/`, one file per kind.
+It provides what models need: the size of the vocabulary, and the ids of the special tokens, which `roles.py` determines
+for published files. The kinds of tokenizers are in `tokenizers/`, one file per kind.
 """
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain, compress, dropwhile
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import tokenizers
 from tokenizers import processors
@@ -23,27 +24,28 @@ from clearformer.errors import TokenizerError, suggest
 from clearformer.text.config import SPECIALS, TextConfig
 from clearformer.text.normalize import clean, encodable
 from clearformer.text.published import build_from
-from clearformer.text.roles import named_beside, settle, usual_roles
+from clearformer.text.roles import settle, side_file_roles, usual_roles
 from clearformer.text.tokenizers import TOKENIZERS
+from clearformer.wording import count
 
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
     chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))
 }
-"""How byte-level files write bytes as characters, since GPT-2: visible ones as themselves, the rest from U+0100 on."""
+"""GPT-2's mapping of characters to bytes: printable bytes are themselves, the others start at U+0100."""
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
-SAMPLE = 1_000_000  # lines read in full by training; see `thin`
-UPPER_BOUND_KINDS = ("char", "word")  # the text decides how many entries there are, `vocab_size` only limits them
+SAMPLE = 1_000_000  # lines that training reads completely; later ones are sampled, see `thin`
+UPPER_BOUND_KINDS = ("char", "word")  # the text determines their size; `vocab_size` is only a maximum
 
 
 Rows = list[list[int]]
 
 
 class Tokenizer:
-    """A tokenizer.json at work, ours or another's. Nothing changes it once it is made, so that threads may share it.
+    """A tokenizer.json, trained here or published elsewhere. It is immutable, so threads can use it together.
 
-    Text never becomes a special token: a line that contains "<eos>" is encoded as those five characters, or as
-    <unk> where the vocabulary cannot spell them. Hugging Face's classes differ in this and read it as the token.
+    Text never becomes a special token: "<eos>" in a line is encoded as these five characters, or as <unk> if the
+    vocabulary lacks them. This differs from Hugging Face's classes, which encode it as the special token.
     """
 
     SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
@@ -52,40 +54,40 @@ class Tokenizer:
     bos_id: int
     eos_id: int
     unk_id: int | None
-    """None where everything can be spelt, so that nothing is unknown."""
+    """None if the vocabulary covers every text."""
     mask_id: int | None
     vocab_size: int
-    """The largest id plus one: what an embedding needs, even where a foreign file leaves some ids unused."""
+    """The largest id plus one: the size of an embedding table, even if a published file leaves some ids unused."""
     opening: list[int]
-    """What a published file itself puts before every text, such as Llama's BOS; nothing in GPT-2's, nor in ours."""
-    is_framed: bool
-    """Whether the file itself says what stands around a text."""
+    """The ids that a published file puts before every text, such as Llama's BOS; empty for GPT-2 and our own files."""
+    adds_specials: bool
+    """Whether the file defines special tokens around a text."""
 
     def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
-        """From the content of a tokenizer.json; `where` names it in an error.
+        """Parse the content of a tokenizer.json; errors describe it as `where`.
 
-        Side files in `folder` may name the roles of tokens. Those that the usual names do not tell are written into
-        the content, in a corner that other readers pass over, so that a copy of it needs no side files.
+        Side files in `folder` may list the roles of special tokens. Roles that do not follow from the usual names are
+        stored in the content, under a key that other readers ignore, so that a copy of it needs no side files.
         """
         try:
             rust = tokenizers.Tokenizer.from_str(json_text)
         except Exception as error:  # the Rust library raises nothing more precise
             raise TokenizerError(
-                f"{where} is not a tokenizer.json: {error}", "train one, or copy the file again"
+                f"{where} is not a valid tokenizer.json: {error}", "copy the file again, or train a tokenizer"
             ) from None
         content = json.loads(json_text)
         vocab = rust.get_vocab()
-        marked = {token.content for token in rust.get_added_tokens_decoder().values() if token.special}
-        kept = content["model"].get("roles", {})
-        told = usual_roles(vocab, marked) | {role: token for role, token in kept.items() if token in vocab}
-        named = told | named_beside(folder, vocab) if folder else told
-        roles = settle(named, where)
-        if "eos" not in told or roles != settle(told, where):
-            content["model"]["roles"] = named
+        special = {token.content for token in rust.get_added_tokens_decoder().values() if token.special}
+        stored = content["model"].get("roles", {})
+        in_file = usual_roles(vocab, special) | {role: token for role, token in stored.items() if token in vocab}
+        tokens = in_file | side_file_roles(folder, vocab) if folder else in_file
+        roles = settle(tokens, where)
+        if "eos" not in in_file or roles != settle(in_file, where):
+            content["model"]["roles"] = tokens
             json_text = json.dumps(content, ensure_ascii=False, indent=2)
 
-        rust.add_special_tokens([token for token in roles if token])  # marks them; they keep their ids
-        rust.encode_special_tokens = True  # do not look for them in text
+        rust.add_special_tokens([token for token in roles if token])  # flags them as special; their ids stay
+        rust.encode_special_tokens = True  # do not parse them in text
         rust.no_padding()
         rust.no_truncation()
         self._rust, self._json = rust, json_text
@@ -97,70 +99,93 @@ class Tokenizer:
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
         self.opening = opening_of(rust, vocab)
-        self.is_framed = rust.num_special_tokens_to_add(False) > 0
-        if not self.is_framed:  # the file frames nothing: BOS a EOS, BOS a EOS b EOS
-            frame = processors.TemplateProcessing(
+        self.adds_specials = rust.num_special_tokens_to_add(False) > 0
+        if not self.adds_specials:  # the default: BOS a EOS, BOS a EOS b EOS
+            template = processors.TemplateProcessing(
                 single=[roles.bos, "$A", roles.eos],
                 pair=[roles.bos, "$A", roles.eos, "$B:1", f"{roles.eos}:1"],
                 special_tokens=[(roles.bos, self.bos_id), (roles.eos, self.eos_id)],
             )
             offsets_only = [rust.post_processor] if rust.post_processor else []
-            rust.post_processor = processors.Sequence([*offsets_only, frame])
+            rust.post_processor = processors.Sequence([*offsets_only, template])
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """One list of ids per text, without special tokens, on all the cores that Rust finds."""
+        """One list of ids per text, without special tokens; uses all CPU cores."""
         batch = self._rust.encode_batch_fast([encodable(text) for text in texts], add_special_tokens=False)
         return [self._ordinary(encoding.ids)[0] for encoding in batch]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of one text and, for each, the (start, end) of its characters in `text` before normalisation.
+        """The ids of one text and, for each token, the (start, end) of its characters in the original `text`.
 
-        A piece that begins a word may include the space before it.
+        The first token of a word may include the space before it.
         """
         encoding = self._rust.encode(encodable(text), add_special_tokens=False)
         ids, offsets = self._ordinary(encoding.ids, encoding.offsets)
         return ids, offsets
 
-    def framed(
+    def encode_with_specials(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_tokens: int | None = None
     ) -> tuple[Rows, Rows]:
-        """Each text, or text a with its pair b, between the special tokens that the model wants; and their segments.
+        """The ids of each text a, or of a with its pair b, including special tokens; and their segments.
 
-            BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as tokenizer.json says
+            BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as defined in tokenizer.json
                        0   0   0          0   0   0   1   1
-            ours     BOS a EOS          BOS a EOS b EOS             where it says nothing
+            default  BOS a EOS          BOS a EOS b EOS             if it defines none
 
-        A row longer than `max_tokens` loses the ends of its texts, of the longer one first, never its frame.
+        A row longer than `max_tokens` loses tokens from the ends of its texts, of the longer text first, but never its
+        special tokens.
         """
-        frame = self._rust.num_special_tokens_to_add(pairs is not None)
-        if max_tokens is not None and max_tokens <= frame:
-            raise TokenizerError(f"max_tokens = {max_tokens} leaves no room for text", f"the frame has {frame} tokens")
+        n_specials = self._rust.num_special_tokens_to_add(pairs is not None)
+        if max_tokens is not None and max_tokens <= n_specials:
+            raise TokenizerError(
+                f"max_tokens = {max_tokens} leaves no token for text besides {count(n_specials, 'special token')}",
+                f"set max_tokens to {n_specials + 1} or more",
+            )
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
         rows = []
         for row in self._rust.encode_batch_fast(inputs):
-            ids, segments, is_frame = row.ids, row.type_ids, row.special_tokens_mask
+            ids, segments, is_special = row.ids, row.type_ids, row.special_tokens_mask
             if max_tokens is not None and len(ids) > max_tokens:
-                cut(row.sequence_ids, max_tokens - frame, ids, segments, is_frame)
-            rows.append(self._ordinary(ids, segments, frame=is_frame))
+                cut(row.sequence_ids, max_tokens - n_specials, ids, segments, is_special)
+            rows.append(self._ordinary(ids, segments, is_special=is_special))
         return [ids for ids, _ in rows], [segments for _, segments in rows]
+
+    def framed(self, *arguments: Any, **options: Any) -> tuple[Rows, Rows]:
+        """Deprecated: `encode_with_specials`."""
+        warn_renamed("framed", "encode_with_specials")
+        return self.encode_with_specials(*arguments, **options)
+
+    def frame(self, is_pair: bool = False) -> Rows:
+        """Deprecated: `specials_around`."""
+        warn_renamed("frame", "specials_around")
+        return self.specials_around(is_pair)
+
+    @property
+    def is_framed(self) -> bool:
+        """Deprecated: `adds_specials`."""
+        warn_renamed("is_framed", "adds_specials")
+        return self.adds_specials
 
     @property
     def roles(self) -> dict[str, str]:
-        """The token in each role that is filled: pad, bos, eos, unk, mask."""
+        """Role to token, for the roles pad, bos, eos, unk and mask that the tokenizer has."""
         ids = {role: getattr(self, f"{role}_id") for role in ("pad", "bos", "eos", "unk", "mask")}
-        return {role: str(self._rust.id_to_token(number)) for role, number in ids.items() if number is not None}
+        return {role: str(self._rust.id_to_token(token_id)) for role, token_id in ids.items() if token_id is not None}
 
     @property
     def specials(self) -> list[str]:
-        """Every token that is no text."""
+        """All special tokens."""
         return [token.content for token in self._added.values() if token.special]
 
-    def begun_by(self, token_id: int) -> Self:
-        """The same, but with this token as BOS, as a published decoder may begin with another than its files name."""
+    def with_bos(self, token_id: int) -> Self:
+        """This tokenizer with another BOS, since a published decoder may not start with the BOS of its files."""
         token = self._rust.id_to_token(token_id)
         if token is None:
-            raise TokenizerError(f"the vocabulary has no entry {token_id}", "it belongs to another model")
+            raise TokenizerError(
+                f"the vocabulary has no token with the id {token_id}",
+                "check that the tokenizer and the model belong together",
+            )
         if token_id == self.bos_id:
             return self
         content = json.loads(self._json)
@@ -168,16 +193,16 @@ class Tokenizer:
         return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
 
     def encode_marked(self, text: str) -> list[int]:
-        """The ids of a text in which the names of special tokens mean these tokens, as a conversation is written."""
-        return list(self._marking.encode(encodable(text), add_special_tokens=False).ids)
+        """The ids of a text whose special tokens are parsed as such, as in the output of a chat template."""
+        return list(self._parsing.encode(encodable(text), add_special_tokens=False).ids)
 
     @cached_property
-    def _marking(self) -> tokenizers.Tokenizer:
-        """A twin that looks for special tokens in text, made when first needed: a large vocabulary takes a second."""
+    def _parsing(self) -> tokenizers.Tokenizer:
+        """A copy that parses special tokens in text, built on first use: a large vocabulary takes a second."""
         return tokenizers.Tokenizer.from_str(self._rust.to_str())  # which does not keep `encode_special_tokens`
 
-    def frame(self, is_pair: bool = False) -> Rows:
-        """The special tokens that `framed` puts before and after a text; or before, between and after two."""
+    def specials_around(self, is_pair: bool = False) -> Rows:
+        """The special tokens before and after a text; with `is_pair`, before, between and after two texts."""
         row = self._rust.encode("a", "a" if is_pair else None)
         parts: Rows = [[]]
         for before, (token_id, text) in zip([None, *row.sequence_ids], zip(row.ids, row.sequence_ids)):
@@ -189,31 +214,31 @@ class Tokenizer:
 
     @property
     def special_ids(self) -> list[int]:
-        """The ids of all special tokens, <unk> too."""
+        """The ids of all special tokens, including <unk>."""
         return sorted(self._reserved if self.unk_id is None else {*self._reserved, self.unk_id})
 
     def id_of(self, token: str) -> int:
-        """The id of an entry, such as a special token of one's own."""
+        """The id of a token, such as one of `TextConfig.extra`."""
         token_id = self._rust.token_to_id(token)
         if token_id is None:
-            marked = (added.content for added in self._added.values())
-            raise TokenizerError(f"the vocabulary has no entry `{token}`", suggest(token, marked))
+            specials = (added.content for added in self._added.values())
+            raise TokenizerError(f"the vocabulary has no token `{token}`", suggest(token, specials))
         return int(token_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as readable text, for pictures: ▁ is a space, ↵ ends a line, ⟨e0a4⟩ are bytes, no whole character."""
+        """Each token as readable text, for figures: ▁ is a space, ↵ a line feed, ⟨e0a4⟩ an incomplete character."""
         return [self._readable(token_id) for token_id in ids]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """One text per list of ids. Special tokens are skipped, <unk> too; `pieces` shows them."""
+        """One text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
 
     def stream(self) -> "TextStream":
-        """A decoder for ids that come one by one, as from a model that is writing."""
+        """A decoder for ids that arrive one by one, as from a model that generates."""
         return TextStream(self._rust)
 
     def to_json(self) -> str:
-        """The content of tokenizer.json, which `PreTrainedTokenizerFast` of Hugging Face reads as well."""
+        """The content of tokenizer.json, which Hugging Face's `PreTrainedTokenizerFast` can read as well."""
         return self._json
 
     def save(self, path: Path) -> None:
@@ -221,40 +246,40 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a tokenizer.json, ours or another's; what lies beside it may name its special tokens, see `roles.py`."""
+        """Read a tokenizer.json; side files in its folder may list its special tokens, see `roles.py`."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise TokenizerError(
-                f"{path}: cannot read a tokenizer there: {reason}", "give the path of a tokenizer.json"
+                f"{path}: cannot be read as a tokenizer: {reason}", "give the path of a tokenizer.json"
             ) from None
         return cls(text, str(path), Path(path).parent)
 
     @classmethod
     def from_folder(cls, folder: Path) -> Self:
-        """The tokenizer of a published model: its tokenizer.json, or made from its vocabulary, see `published.py`."""
+        """The tokenizer of a published model: its tokenizer.json, or built from its vocabulary, see `published.py`."""
         folder = Path(folder)
         if (folder / "tokenizer.json").exists():
             return cls.load(folder / "tokenizer.json")
         return cls(build_from(folder).to_str(pretty=True), str(folder), folder)
 
     def fingerprint(self) -> str:
-        """The first 16 digits of `sha256sum tokenizer.json`: equal fingerprints, equal ids for every text."""
+        """The first 16 digits of `sha256sum tokenizer.json`. Equal fingerprints mean equal ids for every text."""
         return sha256(self._json.encode()).hexdigest()[:16]
 
-    def _ordinary(self, ids: list[int], *beside: list, frame: Sequence[int] = ()) -> tuple[list, ...]:
-        """Ids without special tokens that text spelt, and what lies `beside` each; `frame` is 1 where one belongs.
+    def _ordinary(self, ids: list[int], *parallel: list, is_special: Sequence[int] = ()) -> tuple[list, ...]:
+        """Ids without special tokens that come from text, and the lists `parallel` to them.
 
-        Word-level and unigram models can find a special token's name in their vocabulary; as text it is unknown, or,
-        where nothing can be, it is left out.
+        Word-level and unigram models can match the name of a special token in text. Such a match becomes <unk>, or is
+        dropped if there is no <unk>. `is_special` is 1 for special tokens that the tokenizer added, which stay.
         """
-        if self._reserved.isdisjoint(compress(ids, (not belongs for belongs in frame)) if frame else ids):
-            return ids, *beside
-        spelt = [i in self._reserved and not belongs for i, belongs in zip(ids, frame or [0] * len(ids))]
+        if self._reserved.isdisjoint(compress(ids, (not s for s in is_special)) if is_special else ids):
+            return ids, *parallel
+        from_text = [i in self._reserved and not s for i, s in zip(ids, is_special or [0] * len(ids))]
         if self.unk_id is not None:
-            return [self.unk_id if s else i for i, s in zip(ids, spelt)], *beside
-        return tuple([value for value, s in zip(values, spelt) if not s] for values in (ids, *beside))
+            return [self.unk_id if s else i for i, s in zip(ids, from_text)], *parallel
+        return tuple([value for value, s in zip(values, from_text) if not s] for values in (ids, *parallel))
 
     def _readable(self, token_id: int) -> str:
         token = self._rust.id_to_token(token_id)
@@ -262,62 +287,68 @@ class Tokenizer:
             return f"⟨{token_id}?⟩"
         if not self._is_byte_level or token_id in self._added:
             return token.translate(VISIBLE)
-        spelt = bytes(BYTE_OF[char] for char in token)
+        utf8 = bytes(BYTE_OF[char] for char in token)
         try:
-            return spelt.decode().translate(VISIBLE)
+            return utf8.decode().translate(VISIBLE)
         except UnicodeDecodeError:
-            return f"⟨{spelt.hex()}⟩"
+            return f"⟨{utf8.hex()}⟩"
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
-        return type(self), (self._json,)  # a pickled Rust tokenizer forgets `encode_special_tokens`
+        return type(self), (self._json,)  # a pickled Rust tokenizer loses `encode_special_tokens`
+
+
+def warn_renamed(old: str, new: str) -> None:
+    message = f"Tokenizer.{old} is deprecated: use Tokenizer.{new}"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int]:
-    """The ids that the file puts before a text, seen by trying one: "a", or else an entry that it must know."""
+    """The ids that the file puts before a text, found by encoding "a" or, failing that, tokens of the vocabulary."""
     for text in ("a", *sorted(vocab, key=vocab.__getitem__)[:64]):
         try:
-            found = rust.encode(text)
-        except Exception:  # the vocabulary lacks this text, and a name for what is unknown
+            encoding = rust.encode(text)
+        except Exception:  # the vocabulary lacks this text and has no unknown token
             continue
-        if 0 in found.special_tokens_mask:
-            return list(found.ids[: found.special_tokens_mask.index(0)])
+        if 0 in encoding.special_tokens_mask:
+            return list(encoding.ids[: encoding.special_tokens_mask.index(0)])
     return []
 
 
-def cut(texts: Sequence[int | None], room: int, *rows: list) -> None:
-    """Take tokens out of a framed row, and what lies beside them, until those of its texts fit in `room`.
+def cut(texts: Sequence[int | None], budget: int, *rows: list) -> None:
+    """Delete tokens from lists parallel to `texts`, in place, until at most `budget` tokens of text remain.
 
-    `texts` says of each token whether it belongs to text 0, to text 1 or to the frame. Each text loses its end, as by
-    Rust's longest-first truncation; that is a setting of the tokenizer, which other threads would be cut by as well.
+    `texts` is 0 or 1 for tokens of the first or second text, and None for special tokens. Each text loses its end, as
+    in Rust's longest-first truncation, which cannot be used: it is a setting of the tokenizer that threads have in
+    common.
     """
-    counts = texts.count(0), texts.count(1)
-    lost = [
-        (texts.index(i) + kept, texts.index(i) + n)
-        for i, (n, kept) in enumerate(zip(counts, shares(*counts, room)))
-        if kept < n
+    lengths = texts.count(0), texts.count(1)
+    removed = [
+        (texts.index(i) + remaining, texts.index(i) + n)
+        for i, (n, remaining) in enumerate(zip(lengths, truncated_lengths(*lengths, budget)))
+        if remaining < n
     ]
-    for start, end in sorted(lost, reverse=True):  # from the end, so that the other span stays where it is
+    for start, end in sorted(removed, reverse=True):  # from the end, so that the other span does not move
         for row in rows:
             del row[start:end]
 
 
-def shares(a: int, b: int, room: int) -> tuple[int, int]:
-    """How many tokens each of two texts keeps: the longer one loses some until they are alike, then both do.
+def truncated_lengths(a: int, b: int, budget: int) -> tuple[int, int]:
+    """The lengths of two texts after truncation to `budget` tokens: first the longer text shrinks, then both.
 
-    Of an odd number the text that was longer keeps one more; the second, if they were as long.
+    If the budget is odd, the longer text keeps one token more; the second text if both were equally long.
     """
-    if a + b <= room:
+    if a + b <= budget:
         return a, b
-    short = min(a, b, room // 2)
-    return (room - short, short) if a > b else (short, room - short)
+    short = min(a, b, budget // 2)
+    return (budget - short, short) if a > b else (short, budget - short)
 
 
 class TextStream:
-    """Ids to text, as they come.
+    """Incremental decoding.
 
-        stream.step(id)  ->  the text that is now certain, or None while a character lacks some of its bytes
+        stream.step(id)  ->  the new text, or None while a character lacks some of its bytes
 
-    The steps of a text add up to its decoding, save that wordpiece cannot take back a space: "don", " '", " t".
+    Joined, the steps are the decoded text, except that wordpiece cannot remove a space afterwards: "don", " '", " t".
     """
 
     def __init__(self, rust: tokenizers.Tokenizer) -> None:
@@ -331,30 +362,34 @@ class TextStream:
 def train_tokenizer(
     lines: Iterable[str], config: TextConfig, progress: bool = False, is_sample: bool = False
 ) -> Tokenizer:
-    """Learn a vocabulary from a stream of lines, read once and never held whole.
+    """Learn a vocabulary from a stream of lines, which is read once and never held in memory as a whole.
 
     The same lines in the same order give the same tokenizer. Memory grows with the number of distinct words, which
-    `thin` bounds. If `config` is strict, text that cannot fill its `vocab_size` is an error, not a smaller result.
+    `thin` limits. With `config.strict`, text that cannot fill `vocab_size` is an error; otherwise the vocabulary is
+    smaller. `is_sample` means that the lines are already a sample.
     """
     stream = dropwhile(lambda line: not clean(line), map(encodable, lines if is_sample else thin(lines)))
     if (first := next(stream, None)) is None:
-        raise TokenizerError("there is no text to train a tokenizer on", "give at least one line that is not blank")
+        raise TokenizerError(
+            "the training data contains no text to train a tokenizer on", "give at least one line that is not empty"
+        )
     rust = TOKENIZERS.resolve(config.kind)(chain([first], stream), config, progress)
     tokenizer = Tokenizer(rust.to_str(pretty=True))
-    # A percent of slack: unigram prunes in rounds and may stop a few entries short.
+    # One percent of tolerance: unigram prunes in rounds and may stop a few tokens short.
     if config.strict and config.kind not in UPPER_BOUND_KINDS and tokenizer.vocab_size < 0.99 * config.vocab_size:
         raise TokenizerError(
-            f"the text allows {tokenizer.vocab_size} {config.kind} entries, not the {config.vocab_size} asked for",
-            f"ask for vocab_size = {tokenizer.vocab_size} at most, or give more text",
+            f"the training text is too small for vocab_size = {config.vocab_size}: "
+            f"kind = {config.kind} finds only {count(tokenizer.vocab_size, 'token')}",
+            f"set text.vocab_size to {tokenizer.vocab_size} or less, or give more text",
         )
     return tokenizer
 
 
 def thin(lines: Iterable[str], full: int = SAMPLE) -> Iterator[str]:
-    """Every line of a corpus of up to `full` lines; beyond, line i with probability full / i.
+    """The first `full` lines of a corpus, and each later line i with probability full / i.
 
-    So N lines leave about full (1 + ln(N / full)) of them, 3.3 million of 10, spread over the whole corpus whatever
-    its length and order. The draw is seeded: it depends on line numbers only.
+    About full (1 + ln(N / full)) of N lines remain (3.3 of 10 million), spread over the whole corpus whatever its
+    length and order. The draws are seeded and depend only on line numbers.
     """
     draw = Random(0).random
     return (line for i, line in enumerate(lines, start=1) if i <= full or draw() * i < full)

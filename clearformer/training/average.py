@@ -1,6 +1,6 @@
-"""An exponential moving average of the weights, and of batch norms' statistics: steadier than any single step's.
+"""The exponential moving average of weights and batch-norm statistics, less noisy than the weights of any one step.
 
-a ← a + (1 − d) (θ − a),    d = min(decay, (1 + k) / (10 + k)) at step k, so that the start is soon forgotten
+a ← a + (1 − d) (θ − a),    d = min(decay, (1 + k) / (10 + k)) at step k, so that the initial weights soon fade out
 """
 
 from collections.abc import Iterator
@@ -13,30 +13,30 @@ from clearformer.training.statistics import statistics
 
 
 class Average:
-    """`weights` that learn, by name, a tied one named once; sliced over the ranks as the model's own are."""
+    """`weights`: the averages of the trainable tensors by name, tied ones once, sharded like the model."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay, own = decay, dict(learning(model))
-        self.own = list(own.values())  # the model's, looked up once
-        self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in own.items()}
+        self.decay, tensors = decay, dict(learning(model))
+        self.tensors = list(tensors.values())  # of the model, looked up once
+        self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in tensors.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), self.own, 1 - decay)
+        torch._foreach_lerp_(list(self.weights.values()), self.tensors, 1 - decay)
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:
-        """Inside, the model computes with the averaged weights; afterwards its own are back, bit for bit.
+        """Use the averaged weights inside the context; restore the model's weights bit for bit afterwards.
 
-        Values move, tensors stay: optimisers, compiled graphs and shards hold on to the tensors themselves.
+        Values are copied in place: optimisers, compiled graphs and shards keep references to the tensors.
         """
-        own = Average(model, 0.0)
+        before = Average(model, 0.0)
         fill(model, self.weights)
         try:
             yield
         finally:
-            fill(model, own.weights)
+            fill(model, before.weights)
 
 
 @torch.no_grad()
@@ -46,6 +46,6 @@ def fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def learning(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """A frozen weight is its own average."""
+    """The trainable weights and the batch-norm statistics that are updated. Frozen weights need no average."""
     yield from ((name, p.detach()) for name, p in model.named_parameters() if p.requires_grad)
     yield from statistics(model)

@@ -1,10 +1,10 @@
-"""torch.compile where it pays: on CUDA, where a small model spends its time launching kernels.
+"""torch.compile for CUDA, where a small model spends most of its time on kernel launches.
 
-    blocks   each block of a stack by itself: one graph serves all blocks of a kind, compiled in seconds; a module that
-             says `is_block`, such as the step of a recurrent decoder, likewise
-    whole    the objective with the whole model inside: one graph, head and loss fused, for each of a few batch shapes
+    blocks   each block separately: one graph serves all blocks of the same type, compiled in seconds. This includes
+             modules with `is_block`, such as the step of a recurrent decoder
+    whole    the objective with the model: one graph per batch shape, with head and loss fused, for a few shapes
 
-Only training runs compiled: decoding calls the model's own Python.
+Only training is compiled; decoding runs the uncompiled model.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,11 +18,11 @@ from clearformer.training.journal import console
 
 How = Literal["off", "blocks", "whole"]
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
-MAX_SHAPES = 4  # graphs of a whole model, a minute or more of compiling each
+MAX_SHAPES = 4  # graphs of the whole model; each takes a minute or more to compile
 
 
 def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Callable = "inductor") -> Objective:
-    """The objective, compiled in this way; "off" is the objective itself. `backend` is torch.compile's, for "whole"."""
+    """The compiled objective; "off" returns it unchanged. `backend` is the backend of torch.compile for "whole"."""
     if how == "blocks":
         for module in model.modules():
             if isinstance(module, nn.ModuleList):
@@ -34,16 +34,16 @@ def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Ca
 
 
 class Whole:
-    """An objective that is compiled for the first MAX_SHAPES batch shapes and runs as it is for all others.
+    """An objective that is compiled for the first MAX_SHAPES batch shapes and runs uncompiled for all others.
 
-    Text in batches of like length has a new shape at almost every step, and compiling each takes far longer than
-    training on it.
+    Text in batches of similar length has a new shape at almost every step, and compiling for a shape takes far longer
+    than a training step.
     """
 
     def __init__(self, objective: Objective, backend: str | Callable) -> None:
-        self.objective, self.shapes, self.is_said = objective, set[Hashable](), False
+        self.objective, self.shapes, self.has_warned = objective, set[Hashable](), False
 
-        # Tensors alone cross the border: a count of tokens would be compiled in as a constant, a graph for each count.
+        # Only tensors are passed: a token count would be compiled in as a constant, with one graph per count.
         @torch.compile(dynamic=False, backend=backend)
         def total(model: nn.Module, kind: Callable[..., Tensors], tensors: dict[str, Any]) -> Tensor:
             return objective(model, kind(**tensors, n_tokens=0))[0]
@@ -57,21 +57,21 @@ class Whole:
         return self.objective(model, batch)[0], batch.n_tokens
 
     def is_compiled(self, shape: Hashable) -> bool:
-        """Whether this shape has a graph, or is given one now."""
+        """Whether this shape is compiled, or is among the first MAX_SHAPES and will be compiled now."""
         if len(self.shapes) < MAX_SHAPES:
             self.shapes.add(shape)
         is_known = shape in self.shapes
-        if not is_known and not self.is_said:
-            self.is_said = True
+        if not is_known and not self.has_warned:
+            self.has_warned = True
             console.print(
-                f'train.compile = "whole" compiles one graph per batch shape; {MAX_SHAPES} shapes are compiled, other '
-                "shapes run uncompiled. Use train.compile=blocks for text of many lengths."
+                f'train.compile = "whole" compiles one graph per batch shape, for {MAX_SHAPES} shapes; batches of '
+                "other shapes run uncompiled. For texts of many lengths, use --set train.compile=blocks."
             )
         return is_known
 
 
 def shape_of(tensors: dict[str, Any]) -> Hashable:
-    """All of a batch that a graph depends on: shapes and types of tensors, and whatever is no tensor, by value."""
+    """Everything in a batch that a graph depends on: shape and dtype of tensors, and the value of anything else."""
     return tuple(
         (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
         for name, value in tensors.items()

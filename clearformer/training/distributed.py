@@ -1,10 +1,10 @@
-"""One training on many processes, as torchrun starts them.
+"""Distributed training with torchrun.
 
-Every rank plans the same batches and takes its share; each adds up its loss over its own tokens, divided by the count
-of all ranks, so that the summed gradients are those of one large batch, exactly.
+Every rank plans the same batches and trains on its part of them. It sums the loss over its tokens and divides by the
+token count of all ranks, so that the summed gradients are exactly those of one large batch.
 
-    replicate   every rank holds the whole model; gradients are summed once a step    all-reduce
-    shard       every rank holds a slice of each weight, gathered block by block      FSDP2
+    replicate   every rank holds the whole model; gradients are summed once per step  all-reduce
+    shard       every rank holds a shard of each weight, gathered block by block      FSDP2
 """
 
 import os
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 Value = TypeVar("Value")
 
-PATIENCE = timedelta(hours=4)  # how long ranks wait for one another: the first prepares the corpus and writes alone
+PATIENCE = timedelta(hours=4)  # ranks wait this long for each other: the first one alone prepares the corpus and writes
 
 
 @dataclass(frozen=True)
 class World:
-    """Which process this is, of how many. Alone, everything below is free."""
+    """The rank of this process, and the number of processes. With one process, the methods below cost nothing."""
 
     rank: int = 0
     size: int = 1
@@ -34,29 +34,29 @@ class World:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def share(self, batches: Sequence[Value]) -> list[Value]:
-        """This rank's part of the batches of a step."""
+    def select(self, batches: Sequence[Value]) -> list[Value]:
+        """The batches of a step that this rank trains on."""
         return list(batches[self.rank :: self.size])
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum over all ranks, written over `value`."""
+        """The sum over all ranks, computed in place."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on any rank. The hosts ask one another; no accelerator is waited for."""
+        """Whether `flag` is set on any rank. The hosts communicate, so that no accelerator is waited for."""
         return self.sum(torch.tensor(int(flag))).item() > 0
 
     def agree(self, value: Value) -> Value:
-        """What the first rank says, on every rank."""
+        """The value of the first rank, broadcast to every rank."""
         box: list[Any] = [value]
         if self.size > 1:
             dist.broadcast_object_list(box, device=torch.device("cpu"))
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
-        """What each rank says, on every rank."""
+        """The values of all ranks, on every rank."""
         if self.size == 1:
             return [value]
         box: list[Any] = [None] * self.size
@@ -68,7 +68,7 @@ class World:
 
 
 def join_world(device: torch.device) -> World:
-    """Join the processes that torchrun started, if it did. Accelerators talk over NCCL, hosts over gloo."""
+    """Join the process group of torchrun, if there is one: NCCL between accelerators, gloo between hosts."""
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return World()
     if device.type == "cuda":
@@ -83,7 +83,7 @@ def leave_world() -> None:
 
 
 def sum_gradients(parameters: Sequence[nn.Parameter], world: World) -> None:
-    """Add up the gradients of all ranks, in one message a type."""
+    """Sum the gradients over all ranks, with one all-reduce per dtype."""
     grads = [p.grad for p in parameters if p.grad is not None]
     for dtype in dict.fromkeys(g.dtype for g in grads):
         some = [g for g in grads if g.dtype == dtype]
@@ -93,11 +93,11 @@ def sum_gradients(parameters: Sequence[nn.Parameter], world: World) -> None:
 
 
 def shard(model: nn.Module, device: torch.device) -> None:
-    """Slice every block's weights over the ranks, then what is left of the model.
+    """Shard the weights of every block over the ranks, then the rest of the model.
 
-    Gradients are summed, not averaged, since each rank has divided by the tokens of all. `hidden`, `read` or `answers`
-    is where a forward pass enters the model; what it gathers outside the blocks, embeddings and head, stays until the
-    backward pass ends.
+    Gradients are summed, not averaged, because each rank has divided by the token count of all ranks. A forward pass
+    enters the model through `hidden`, `read` or `answers`. The weights outside the blocks, embeddings and head, stay
+    gathered until the backward pass ends.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -107,7 +107,7 @@ def shard(model: nn.Module, device: torch.device) -> None:
     for part in [*(block for blocks in reversed(lists) for block in blocks), model]:
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=part is not model)
         sharded.set_gradient_divide_factor(1.0)
-        sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+        sharded.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction
     for name in ("hidden", "read", "answers"):
         if hasattr(model, name):
             register_fsdp_forward_method(model, name)
@@ -115,9 +115,10 @@ def shard(model: nn.Module, device: torch.device) -> None:
 
 @contextmanager
 def gathered(model: nn.Module) -> Iterator[None]:
-    """Inside, every rank holds the whole of a sharded model, so that any of its methods may be called: decoding, say.
+    """Gather a sharded model on every rank inside the context, so that any method can be called, such as decoding.
 
-    It costs the memory of all weights, though not of their gradients and optimiser. A model in one piece stays so.
+    This needs memory for all weights, but not for their gradients and optimiser state. It has no effect on a model that
+    is not sharded.
     """
     parts: list[Any] = [module for module in model.modules() if hasattr(module, "unshard")]
     for part in parts:

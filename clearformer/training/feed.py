@@ -1,8 +1,8 @@
 """Batches for the loop, built in a background thread while the device computes.
 
-Split    what a task gives: how an epoch is cut into micro-batches, and how one of them is built
+Split    provided by a task: divides an epoch into micro-batches, and builds them
 Steps    the micro-batches of each rank and step, with the count that their loss is divided by
-feed     one step after another, a few built ahead
+feed     an iterator over steps, with a few built ahead
 """
 
 from collections import deque
@@ -17,30 +17,30 @@ import torch
 from clearformer.data.batch import Tensors
 from clearformer.training.distributed import World
 
-AHEAD = 3  # steps built before they are asked for
+AHEAD = 3  # steps built in advance
 
-Step = tuple[Sequence[Tensors], int]  # this rank's micro-batches, and the number of target tokens of all ranks together
+Step = tuple[Sequence[Tensors], int]  # the micro-batches of this rank, and the number of target tokens of all ranks
 
 
 class Split(Protocol):
-    """Training data of one split, cut into micro-batches. `rows` describes a micro-batch: row numbers or the like."""
+    """The data of one split in micro-batches. `rows` identifies a micro-batch, for example by row indices."""
 
     is_drawn: bool
-    """Whether the number of targets is known only once a batch is drawn, as in masking. Then every rank draws all
+    """Whether the number of targets is only known once a batch is built, as in masking. If so, every rank builds all
     micro-batches of a step, and `count` is never called."""
 
     def steps(self, epoch: int, group: int) -> Sequence[Sequence[Any]]:
-        """The rows of each micro-batch of an epoch, in groups of `group`: one optimiser step each."""
+        """The rows of each micro-batch of an epoch, grouped into optimiser steps of `group` micro-batches."""
 
     def batch(self, rows: Any, key: tuple[int, int]) -> Tensors:
-        """One micro-batch. `key` = (epoch, its number in it) seeds whatever is drawn, beside the split's own seed."""
+        """Build one micro-batch. `key` = (epoch, index in the epoch) seeds its draws, with the seed of the split."""
 
     def count(self, rows: Any) -> int:
-        """Targets in one micro-batch."""
+        """The number of targets in one micro-batch."""
 
 
 class StepSource(Protocol):
-    """Where batches come from: each epoch is cut into steps of `group` micro-batches, those of all ranks together."""
+    """A source of batches. Each epoch is divided into steps of `group` micro-batches, counted over all ranks."""
 
     group: int
 
@@ -49,37 +49,37 @@ class StepSource(Protocol):
 
 
 class Steps:
-    """A split as the loop sees it: steps of `group` = ranks · accumulation micro-batches. Any split, any task."""
+    """A split of any task, in steps of `group` = ranks · accumulation micro-batches."""
 
     def __init__(self, split: Split, group: int) -> None:
         self.split, self.group = split, group
-        # Two epochs: the batches built ahead may be of the next one already.
+        # Two epochs: batches built in advance may belong to the next one.
         self.plan = lru_cache(maxsize=2)(lambda epoch: split.steps(epoch, group))
 
     def count(self, epoch: int) -> int:
-        """Steps in an epoch."""
+        """The number of steps in an epoch."""
         return len(self.plan(epoch))
 
     def load(self, epoch: int, position: int, world: World) -> Step:
-        """This rank's micro-batches of one step, and the targets of all ranks, at least 1: a loss is divided by it."""
+        """The micro-batches of this rank in a step, and the target count of all ranks, at least 1, as a divisor."""
         split, first = self.split, position * self.group
         numbered = [(rows, (epoch, first + i)) for i, rows in enumerate(self.plan(epoch)[position])]
         if split.is_drawn:
             drawn = [split.batch(rows, key) for rows, key in numbered]
-            return world.share(drawn), max(1, sum(batch.n_tokens for batch in drawn))
+            return world.select(drawn), max(1, sum(batch.n_tokens for batch in drawn))
         count = sum(split.count(rows) for rows, _ in numbered)
-        return [split.batch(rows, key) for rows, key in world.share(numbered)], max(1, count)
+        return [split.batch(rows, key) for rows, key in world.select(numbered)], max(1, count)
 
 
 class Place(Protocol):
-    """How far the training has come. `position` counts micro-batches: it means the same to any number of ranks."""
+    """The position of a run in its data. `position` counts micro-batches, independently of the number of ranks."""
 
     epoch: int
     position: int
 
 
 def feed(steps: StepSource, at: Place, n_steps: int, world: World, device: torch.device) -> Iterator[Step]:
-    """The next n steps. `at` moves on as they are handed out, not as they are built: it is what was trained on."""
+    """The next n steps. `at` advances when a step is yielded, not when it is built: it records the data trained on."""
 
     def build(epoch: int, position: int) -> Step:
         batches, count = steps.load(epoch, position, world)
@@ -97,7 +97,7 @@ def feed(steps: StepSource, at: Place, n_steps: int, world: World, device: torch
 
 
 def places_from(steps: StepSource, epoch: int, position: int) -> Iterator[tuple[int, int]]:
-    """Every (epoch, step of it) from here on."""
+    """All (epoch, step in the epoch) from this position on, without end."""
     while True:
         for step in range(position, steps.count(epoch)):
             yield epoch, step

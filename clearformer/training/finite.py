@@ -1,4 +1,4 @@
-"""A training that diverges ends before it writes anything, so that the files keep the last good state."""
+"""Checks that stop a diverged run before it saves anything, so that its files contain the last good checkpoint."""
 
 from collections.abc import Iterable, Mapping
 from math import inf, isfinite
@@ -11,34 +11,34 @@ from clearformer.errors import TrainingError
 from clearformer.metric import LOSS, Metric
 
 
-def diverged(what: str, step: int, run: RunFolder) -> TrainingError:
-    """The error to raise: what is not finite, when, and what of the run folder is still good."""
+def diverged(quantity: str, step: int, run: RunFolder) -> TrainingError:
+    """The error for a non-finite value, with the step and the files that can still be used."""
     good = [path.name for path in (run.model, run.last) if path.exists()]
     match good:
         case []:
-            kept = "no good state was saved before"
+            saved = "no checkpoint has been saved"
         case [one]:
-            kept = f"{one} holds the last good state"
+            saved = f"{one} contains the last good checkpoint"
         case _:
-            kept = f"{' and '.join(good)} hold the last good state"
+            saved = f"{' and '.join(good)} contain the last good checkpoint"
     return TrainingError(
-        f"{what} is not a finite number at step {step:,}; {kept}",
+        f"{quantity} is not a finite number at step {step:,}; {saved}",
         "try a lower learning rate (optim.lr) or a longer warm-up (schedule.warmup)",
     )
 
 
-def check_scores(scores: Mapping[str, float], metric: Metric, step: int, run: RunFolder) -> None:
-    """Refuse a validation whose loss or deciding score is not finite. A NaN elsewhere may be ordinary: it is kept."""
+def check_results(results: Mapping[str, float], metric: Metric, step: int, run: RunFolder) -> None:
+    """Raise if the validation loss or the deciding metric is not finite. Other metrics may be NaN."""
     for name in (LOSS.name, metric.name):
-        if not isfinite(scores.get(name, 0.0)):
+        if not isfinite(results.get(name, 0.0)):
             raise diverged(f"the validation {name}", step, run)
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether every element is, of this rank's slices. One kernel and one wait for the device, however many there are.
+    """Whether all elements in this rank's shards are finite, with one kernel and one synchronisation.
 
-    max |x| and not the Euclidean norm, whose square overflows first.
+    It computes max |x| rather than the Euclidean norm, whose square can overflow for finite values.
     """
     slices = [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
-    filled = [part for part in slices if part.numel()]  # a rank's slice of a short tensor may be empty
+    filled = [part for part in slices if part.numel()]  # a rank's shard of a short tensor may be empty
     return not filled or bool(torch.stack(torch._foreach_norm(filled, inf)).isfinite().all())

@@ -1,4 +1,4 @@
-"""Ctrl-C, politely: finish the step, save, then stop."""
+"""Ctrl-C and SIGTERM: finish the step, save a checkpoint, then stop."""
 
 import os
 import signal
@@ -9,18 +9,18 @@ from typing import Any
 
 @contextmanager
 def ctrl_c() -> Iterator[list[int]]:
-    """Inside, Ctrl-C (or a polite kill) only leaves a note in the list; a second one interrupts at once, as usual."""
+    """Inside the context, Ctrl-C or SIGTERM appends to the list; a second signal interrupts at once."""
     note: list[int] = []
 
     def handler(number: int, frame: Any) -> None:
         if note:
             raise KeyboardInterrupt
         note.append(number)
-        os.write(2, b"\nstopping: this step will be finished and saved; once more stops at once\n")
+        os.write(2, b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n")
 
     try:
         old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs us there takes care of signals
+    except ValueError:  # not in the main thread: signals are the caller's responsibility
         old = {}
     try:
         yield note

@@ -1,8 +1,8 @@
-"""What a training says while it runs: metrics.jsonl for machines, a live line for people, TensorBoard if asked for.
+"""The log of a run: metrics.jsonl for programs, a progress bar for people, and optionally TensorBoard.
 
-Metrics are the record: one JSON object a line, whole lines only, cut back on resume to the step resumed from, so that
-an interrupted run leaves neither a gap nor a repeat. What a `Meter` has added up since the last line is saved with the
-checkpoint, so that the next line, too, is the one that would have been written without the interruption.
+metrics.jsonl has one JSON object per line. When a run is resumed, the lines after the step of the checkpoint are
+removed, so that no step is missing or repeated. The sums of a `Meter` since the last line are saved with the
+checkpoint, so that the next line is the same as without the interruption.
 """
 
 import json
@@ -23,14 +23,14 @@ from torch import Tensor
 from clearformer.checkpoint import write_text
 from clearformer.errors import MachineError
 
-# Of all ranks, the first talks.
+# Only the first rank prints.
 console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
 class Journal:
-    """`log` records, `say` talks, `progress` and `note` keep the live line.
+    """`log` writes metrics.jsonl, `say` prints a line, `progress` and `note` update the progress bar.
 
-    A quiet journal (another rank) does none of it. `steps` is None where nobody knows yet how many there will be.
+    A quiet journal, on all ranks but the first, does nothing. `steps` is None if the number of steps is not known yet.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class Journal:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),  # cut where space ends
+            TextColumn(
+                "{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)
+            ),  # truncated at the edge of the terminal
             console=console,
             expand=True,
             disable=not sys.stderr.isatty(),
@@ -71,12 +73,12 @@ class Journal:
                 self.writer.add_scalar(f"{kind}/{name}", value, step)
 
     def progress(self, step: int, steps: float) -> None:
-        """So far, of how many as far as can be told."""
+        """Update the progress bar; `steps` is the current estimate of the total."""
         if not self.is_quiet:
             self.bar.update(self.task, completed=step, total=round(steps))
 
     def note(self, text: str) -> None:
-        """What the live line ends with, until there is something new."""
+        """Set the text at the end of the progress bar."""
         if not self.is_quiet:
             self.bar.update(self.task, note=text)
 
@@ -85,7 +87,7 @@ class Journal:
             self.bar.console.print(text)
 
     def sync(self) -> None:
-        """Have everything logged so far on disk, before a checkpoint that relies on it."""
+        """Flush the log to disk, before saving a checkpoint that relies on it."""
         if not self.is_quiet:
             os.fsync(self.file.fileno())
 
@@ -98,7 +100,7 @@ class Journal:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines written so far; a last line that is still being written is left out."""
+    """The records written so far, without a last line that is still incomplete."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -106,9 +108,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Forget what was logged after `step`: it will be trained, and logged, again."""
-    kept = [line for line in read_metrics(path) if line["step"] <= step]
-    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+    """Remove the records after `step`; these steps will be repeated and logged again."""
+    records = [record for record in read_metrics(path) if record["step"] <= step]
+    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def tensorboard_writer(folder: Path, start: int) -> Any:
@@ -120,13 +122,13 @@ def tensorboard_writer(folder: Path, start: int) -> Any:
 
 
 class Meter:
-    """Mean loss and gradient norm, and speed, since the last reading. The device is waited for only when it stops.
+    """Mean loss, mean gradient norm and speed since the last `read`. Only `stop` and `read` synchronise the device.
 
-    `unit` is what the tokens are called, where examples are counted instead.
+    `unit` is the unit of `tokens`: tokens, examples or images.
     """
 
     def __init__(self, device: torch.device, unit: str = "tokens") -> None:
-        self.sums = torch.zeros(2, device=device)  # of the loss over tokens, of the gradient's norm over steps
+        self.sums = torch.zeros(2, device=device)  # loss over tokens, gradient norm over steps
         self.unit = unit
         self.clear()
         self.start()
@@ -136,7 +138,7 @@ class Meter:
         self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
     def add(self, loss: Tensor, norm: Tensor, tokens: int) -> None:
-        """One step: its loss summed over the tokens of all ranks, its gradient's norm before clipping."""
+        """Add one step: its loss summed over the tokens of all ranks, and its gradient norm before clipping."""
         self.sums += torch.stack([loss, norm])
         self.tokens += tokens
         self.steps += 1
@@ -145,7 +147,7 @@ class Meter:
         self.since: float = time.monotonic()
 
     def stop(self) -> bool:
-        """Leave what follows, until `start`, out of the speed. Returns whether losses and norms were finite so far."""
+        """Stop the clock until `start`. Returns whether all losses and norms since the last `read` were finite."""
         is_finite = all(map(math.isfinite, self.sums.tolist()))
         self.seconds += time.monotonic() - self.since
         return is_finite
@@ -158,7 +160,7 @@ class Meter:
         return values
 
     def state(self) -> dict[str, Any]:
-        """As JSON can say it, to the last bit."""
+        """The sums as JSON values, exact to the last bit."""
         return {"sums": self.sums.tolist(), "tokens": self.tokens, "steps": self.steps, "seconds": self.seconds}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

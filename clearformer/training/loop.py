@@ -1,11 +1,11 @@
-"""The training loop, readable whole.
+"""The training loop.
 
-    for each step:   batches -> loss sum / global count -> backward -> clip -> schedule -> optimiser
-    now and then:    log, validate (keep the best), save (resume exactly)
+    every step:      batches -> loss sum / global count -> backward -> clip -> schedule -> optimiser
+    periodically:    log, validate (save the best weights), save a checkpoint
 
-Step k's randomness is seeded by (seed, k, rank) and its batches by (seed, epoch, position), so that a resumed run
-needs to remember only counters: it continues as if it had never stopped, bit for bit wherever the device's kernels are
-repeatable (the CPU; CUDA with `deterministic`).
+Random draws of step k are seeded by (seed, k, rank) and its batches by (seed, epoch, position), so that a checkpoint
+needs no random state. A resumed run is bit-identical to an uninterrupted one if the device's kernels are deterministic
+(on the CPU, and on CUDA with `deterministic`).
 """
 
 import math
@@ -30,13 +30,14 @@ from clearformer.training.average import Average, learning
 from clearformer.training.compiling import How
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
-from clearformer.training.finite import are_finite, check_scores, diverged
+from clearformer.training.finite import are_finite, check_results, diverged
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
 from clearformer.training.schedules import ScheduleConfig
-from clearformer.training.statistics import set_training, share_statistics
+from clearformer.training.statistics import average_statistics, set_training
+from clearformer.wording import count
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
@@ -45,65 +46,79 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 class TrainConfig(Config):
     """[train]"""
 
-    steps: int = Field(8000, ge=1, description="optimiser steps")
+    steps: int = Field(8000, ge=1, description="number of optimiser steps")
     max_tokens: int | None = Field(
-        None, ge=1, description="target tokens, or pictures, after which training ends, if sooner"
+        None, ge=1, description="target tokens (images for vision tasks) after which training stops before `steps`"
     )
-    max_seconds: float | None = Field(None, gt=0, description="of training and validation, likewise")
-    tokens: int = Field(4096, ge=1, description="of one micro-batch, a side of it, padding included; or its pictures")
-    accumulation: int = Field(1, ge=1, description="micro-batches a rank and step")
-    clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 is no clipping")
-    ema: float = Field(0.999, ge=0, lt=1, description="decay of the averaged weights that are used; 0 uses the last")
-    seed: int = Field(0, ge=0, lt=2**32)
-    log_every: int = Field(50, ge=1, description="steps")
-    validate_every: int = Field(500, ge=1, description="steps")
-    save_every: int = Field(500, ge=1, description="steps")
-    patience: int = Field(0, ge=0, description="validations without a better one before stopping; 0 never stops early")
+    max_seconds: float | None = Field(
+        None, gt=0, description="seconds of training and validation after which training stops before `steps`"
+    )
+    tokens: int = Field(
+        4096, ge=1, description="tokens per micro-batch on each side, padding included (images for vision tasks)"
+    )
+    accumulation: int = Field(1, ge=1, description="micro-batches per process and step")
+    clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0 disables clipping")
+    ema: float = Field(
+        0.999, ge=0, lt=1, description="decay of the moving average of the weights; 0 uses the weights of the last step"
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of all random draws")
+    log_every: int = Field(50, ge=1, description="steps between log records")
+    validate_every: int = Field(500, ge=1, description="steps between validations")
+    save_every: int = Field(500, ge=1, description="steps between checkpoints")
+    patience: int = Field(
+        0, ge=0, description="validations without improvement before training stops; 0 disables early stopping"
+    )
     metric: str | None = Field(
-        None, description="which validation score decides what the best weights are: bleu for a translator if not given"
+        None, description="validation metric that decides the best checkpoint; default: by task, bleu for translation"
     )
-    precision: Precision = "auto"
-    compile: How = Field("off", description="blocks or whole: minutes of compiling for faster steps of a large model")
-    deterministic: bool = Field(False, description="the same bits each time on CUDA too, slower")
-    parallel: Literal["replicate", "shard"] = "replicate"
-    tensorboard: bool = False
+    precision: Precision = Field(
+        "auto", description="floating-point precision; auto is bfloat16 on CUDA and float32 elsewhere"
+    )
+    compile: How = Field(
+        "off", description="scope of torch.compile; large models train faster after minutes of compiling"
+    )
+    deterministic: bool = Field(False, description="whether CUDA results are bit-identical in every run; slower")
+    parallel: Literal["replicate", "shard"] = Field(
+        "replicate", description="whether each process holds the whole model or a shard of it (FSDP)"
+    )
+    tensorboard: bool = Field(False, description="whether to write TensorBoard logs to the run folder")
 
     def budget(self, unit: str = "tokens") -> str:
-        """What a training is given, in words: what was set beside the steps, or else the steps."""
-        limits = {"seconds": self.max_seconds, unit: self.max_tokens}
-        given = [f"{limit:,} {name}" for name, limit in limits.items() if limit is not None]
-        return " or ".join(given or [f"{self.steps:,} steps"])
+        """The budget of a run in words: the limits besides the steps, or the steps if there are none."""
+        limits = [] if self.max_seconds is None else [f"{self.max_seconds:,.10g} s"]
+        limits += [] if self.max_tokens is None else [count(self.max_tokens, unit.removesuffix("s"), unit)]
+        return " or ".join(limits or [count(self.steps, "step")])
 
 
 def rounds(steps: int, n: int) -> dict[str, int]:
-    """Validated and saved n times in so many steps."""
-    every = max(5, steps // n)
-    return {"validate_every": every, "save_every": every, "log_every": min(50, every)}
+    """The periods of a run that is validated and saved n times in `steps` steps."""
+    period = max(5, steps // n)
+    return {"validate_every": period, "save_every": period, "log_every": min(50, period)}
 
 
 @dataclass
 class Progress:
-    """Where a training stands: all that must be remembered besides tensors."""
+    """The progress of a run: the part of a checkpoint that is not tensors."""
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # micro-batches of this epoch, of all ranks, that were trained on
-    tokens: int = 0  # target tokens seen
-    seconds: float = 0.0  # spent training, validation and saving included
-    best: float | None = None  # the deciding score, negated where lower is better
+    position: int = 0  # micro-batches of this epoch that were trained on, by all ranks
+    tokens: int = 0  # target tokens trained on
+    seconds: float = 0.0  # of training, validation and saving
+    best: float | None = None  # the deciding metric, negated if lower is better
     best_step: int = 0
-    stale: int = 0  # validations since the best
-    judged: int = 0  # the step of the last validation
-    scores: dict[str, float] = field(default_factory=dict)
+    stale: int = 0  # validations since the best one
+    judged: int = 0  # the step of the last validation; checkpoints contain this name
+    scores: dict[str, float] = field(default_factory=dict)  # the metrics of the best validation
 
 
 class Trainer:
-    """One model in training. `validate` scores a model; without it, the last weights are the ones to use.
+    """Trains one model. `validate` returns its metrics; without it, the last weights are saved as the best.
 
-    `facts` travel with the weights, for whoever loads them. `part` names the tensors that are saved, where a base has
-    the others; all of them if not given. `unit` is what a batch counts. `carried` is what the objective keeps from step
-    to step, for each micro-batch of a step by its number: the state of a recurrent network that reads on. `metric` is
-    the score of `validate` that decides which weights are the best.
+    `facts` is metadata that is saved with the weights. `part` lists the tensors to save if the others are stored with a
+    base; by default, all are saved. `unit` is the unit of `tokens`: tokens, examples or images. `carried` is the state
+    that the objective keeps between steps, by the index of the micro-batch within a step, as for recurrent networks
+    that continue a text. `metric` is the metric of `validate` that decides the best checkpoint.
     """
 
     def __init__(
@@ -133,7 +148,7 @@ class Trainer:
         self.progress = Progress()
 
     def train(self, steps: StepSource) -> Progress:
-        """From where `progress` stands until the budget is spent, or nothing gets better, or Ctrl-C."""
+        """Continue from `progress` until the budget is spent, early stopping applies, or Ctrl-C is pressed."""
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
         total = config.steps if config.max_tokens is None and config.max_seconds is None else None
@@ -143,33 +158,35 @@ class Trainer:
         self.meter.start()
         try:
             with ctrl_c() as interrupted:
-                if self.is_spent and at.judged < at.step:  # resumed when nothing was left but this
-                    self.judge(journal)
+                if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
+                    self.run_validation(journal)
                     at.seconds = time.monotonic() - clock
                     journal.sync()
                     self.save()
-                for batches, count in feed(steps, at, n_steps, self.world, self.device):
-                    self.meter.add(*self.step(batches, count), count)
+                for batches, n_tokens in feed(steps, at, n_steps, self.world, self.device):
+                    self.meter.add(*self.step(batches, n_tokens), n_tokens)
                     journal.progress(at.step, self.length)
                     if config.max_seconds is not None:
                         at.seconds = self.world.agree(time.monotonic() - clock)
-                    is_asked, is_last = self.world.any(bool(interrupted)), self.is_spent
-                    if not (is_asked or self.is_due(config.log_every, config.validate_every, config.save_every)):
+                    is_interrupted, is_last = self.world.any(bool(interrupted)), self.is_spent
+                    if not (is_interrupted or self.is_due(config.log_every, config.validate_every, config.save_every)):
                         continue
                     if not self.meter.stop():
                         raise diverged("the training loss or its gradient", at.step, self.run)
                     if self.is_due(config.log_every):
                         self.log(journal)
                     if self.is_due(config.validate_every):
-                        self.judge(journal)
+                        self.run_validation(journal)
                     at.seconds = time.monotonic() - clock
-                    if is_asked or self.is_stale or self.is_due(config.save_every):
+                    if is_interrupted or self.is_stale or self.is_due(config.save_every):
                         journal.sync()
                         self.save()
-                    if is_asked and not is_last:
+                    if is_interrupted and not is_last:
                         raise Interrupted
                     if self.is_stale:
-                        journal.say(f"stopped early: {at.stale} validations without a better {self.metric.name}")
+                        journal.say(
+                            f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}"
+                        )
                     if self.is_stale or is_last:
                         break
                     self.meter.start()
@@ -177,13 +194,13 @@ class Trainer:
             journal.close()
         return at
 
-    def is_due(self, *every: int) -> bool:
-        """Whether one of these periods, or the training itself, ends with this step."""
-        return self.is_spent or any(self.progress.step % n == 0 for n in every)
+    def is_due(self, *periods: int) -> bool:
+        """Whether one of these periods, or the run, ends with this step."""
+        return self.is_spent or any(self.progress.step % period == 0 for period in periods)
 
     @property
     def is_spent(self) -> bool:
-        """Whether the training has had all that it was given: steps, tokens or seconds."""
+        """Whether the budget of steps, tokens or seconds is used up."""
         at, config = self.progress, self.config
         return (
             at.step >= config.steps
@@ -193,7 +210,7 @@ class Trainer:
 
     @property
     def length(self) -> float:
-        """How many steps there will be, as far as can be told from those there were."""
+        """The number of steps in the run, extrapolated from its speed if tokens or seconds are limited."""
         at, config = self.progress, self.config
         by_tokens = at.step * config.max_tokens / at.tokens if config.max_tokens and at.tokens else math.inf
         by_seconds = at.step * config.max_seconds / at.seconds if config.max_seconds and at.seconds else math.inf
@@ -203,13 +220,13 @@ class Trainer:
     def is_stale(self) -> bool:
         return bool(self.config.patience) and self.progress.stale >= self.config.patience
 
-    def step(self, batches: Sequence[Tensors], count: int) -> tuple[Tensor, Tensor]:
-        """One update; returns the loss summed over the tokens of all ranks, and the norm of the gradient unclipped."""
+    def step(self, batches: Sequence[Tensors], n_tokens: int) -> tuple[Tensor, Tensor]:
+        """One update; returns the loss summed over the tokens of all ranks, and the gradient norm before clipping."""
         at = self.progress
         at.step += 1
-        at.tokens += count
+        at.tokens += n_tokens
         reseed((self.config.seed * 1_000_003 + at.step) * 1009 + self.world.rank, self.device)
-        loss = self.backward(batches, count)
+        loss = self.backward(batches, n_tokens)
         norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf")))
         set_rate(self.optimizer, self.rate(at.step))
         self.optimizer.step()
@@ -218,17 +235,17 @@ class Trainer:
             self.average.update(at.step)
         return loss, norm
 
-    def backward(self, batches: Sequence[Tensors], count: int) -> Tensor:
-        """Leave in every .grad the gradient of the mean loss over `count` tokens: all micro-batches of all ranks."""
+    def backward(self, batches: Sequence[Tensors], n_tokens: int) -> Tensor:
+        """Compute the gradient of the mean loss over `n_tokens`, the tokens of all micro-batches of all ranks."""
         loss = torch.zeros((), device=self.device)
         for batch in batches:
             with autocast(self.device, self.config.precision):
                 total, _ = self.objective(self.model, batch)
-            (total / count).backward()
+            (total / n_tokens).backward()
             loss += total.detach()
         if self.world.size > 1 and self.config.parallel == "replicate":
             sum_gradients(self.parameters, self.world)
-        share_statistics(self.model, self.world)
+        average_statistics(self.model, self.world)
         return self.world.sum(loss)
 
     def rate(self, step: int) -> float:
@@ -245,46 +262,46 @@ class Trainer:
         best = f"  best {self.metric.format(at.scores[self.metric.name])}" if at.scores else ""
         journal.note(note + best)
 
-    def judge(self, journal: Journal) -> None:
-        """Validate with the weights that would be used, and keep them if they are the best so far.
+    def run_validation(self, journal: Journal) -> None:
+        """Validate the averaged weights, and save them if they are the best so far.
 
-        All ranks validate, so that none waits in vain, and the first one's scores count for all.
+        All ranks validate, so that none is left waiting; the metrics of the first rank are used.
         """
-        self.check_weights()  # before decoding, which may fail in stranger ways
+        self.check_weights()  # before decoding, whose errors would be harder to understand
         at, metric = self.progress, self.metric
         at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
                 self.model.eval()
                 with gathered(self.model):
-                    scores = self.world.agree(self.validate(self.model, at.step))
+                    results = self.world.agree(self.validate(self.model, at.step))
                 set_training(self.model)
-                check_scores(scores, metric, at.step, self.run)
-                journal.log(at.step, "valid", scores)
-                journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in scores.items()))
-                value, sign = scores[metric.name], -1 if metric.lower_is_better else 1
+                check_results(results, metric, at.step, self.run)
+                journal.log(at.step, "valid", results)
+                journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
+                value, sign = results[metric.name], -1 if metric.lower_is_better else 1
                 if not metric.better(value, None if at.best is None else sign * at.best):
                     at.stale += 1
                     return
-                at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, scores
+                at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
             self.write(
                 self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
             )
 
     def save(self) -> None:
-        """Everything needed to go on, in one file, which replaces the previous one in one move."""
+        """Save a checkpoint: one file with everything needed to resume, replaced atomically."""
         self.check_weights()
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model, self.part).items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
         if self.average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
-        for own in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
-            tensors |= {f"carried.{n}": state for n, state in own.items()}
+        for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
+            tensors |= {f"carried.{n}": state for n, state in states.items()}
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
 
     def check_weights(self) -> None:
-        """Refuse to go on, on every rank, if a weight that learns, or its average, is not finite on any of them."""
+        """Raise on every rank if a trainable weight, or its average, is not finite on any rank."""
         weights = [tensor for _, tensor in learning(self.model)]
         if self.average is not None:
             weights += self.average.weights.values()
@@ -292,7 +309,7 @@ class Trainer:
             raise diverged("a weight", self.progress.step, self.run)
 
     def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """All ranks give their slices, tensor by tensor; the first writes them, whole."""
+        """Gather the tensors from all ranks, one at a time; the first rank writes them."""
         full = {}
         for name, tensor in tensors.items():
             ready = whole(tensor)
@@ -302,15 +319,15 @@ class Trainer:
             save_tensors(path, full, facts)
 
     def resume(self) -> None:
-        """Stand where `save` stood, on however many ranks."""
+        """Load the last checkpoint. The number of ranks may have changed since it was saved."""
         tensors, facts = load_tensors(self.run.last)
         where = str(self.run.last)
         if "progress" not in facts:
-            raise CheckpointError(f"{where} holds no training state", "resume from the run folder of a training")
+            raise CheckpointError(f"{where} is not a checkpoint of a run", "give the --out folder of an unfinished run")
         if facts["optimizer"] != self.optimizer_name:
             raise CheckpointError(
                 f"{where} was trained with {facts['optimizer']}, not {self.optimizer_name}",
-                "resume with the same optim.kind; its memory fits no other",
+                "resume with the optim.kind of the checkpoint; optimisers cannot load each other's state",
             )
         load_weights(self.model, under("model.", tensors), where, self.part)
         load_state(self.optimizer, self.model, under("optimizer.", tensors))
@@ -320,7 +337,7 @@ class Trainer:
                 self.average.weights[name].copy_(like(tensor, self.average.weights[name]))
         self.carried.clear()
         for n, state in under("carried.", tensors).items():
-            if int(n) % self.world.size == self.world.rank:  # the micro-batches that this rank will have
+            if int(n) % self.world.size == self.world.rank:  # the micro-batches of this rank
                 self.carried[int(n)] = state.to(self.device)
         self.progress = Progress(**facts["progress"])
         self.meter.load_state(facts["meter"])
@@ -331,10 +348,10 @@ class Trainer:
 
 
 def reseed(seed: int, device: torch.device) -> None:
-    """torch.manual_seed for this device and the CPU alone.
+    """torch.manual_seed for this device and the CPU only.
 
-    That one also seeds devices that are not there: for each it notes down the call stack, a millisecond, and forgets
-    none of them.
+    torch.manual_seed also queues seeds for devices that are not initialised: each call takes a millisecond to record
+    the call stack, which is never freed.
     """
     torch.default_generator.manual_seed(seed)
     if device.type in ("cuda", "mps"):

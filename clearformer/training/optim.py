@@ -1,10 +1,10 @@
-"""The optimisers of the notes, by name, as torch.optim has them.
+"""The optimisers of the notes by name, from torch.optim.
 
 sgd (gd)    θ ← θ − ε g                      momentum   v ← μ v + g,  θ ← θ − ε v
 nesterov    momentum, looking ahead          adagrad    θ ← θ − ε g / (√(Σ g²) + δ)
 rmsprop     θ ← θ − ε g / (√r + δ),  r ← ρ r + (1−ρ) g²
 adam        θ ← θ − ε m̂ / (√v̂ + δ),  m̂ = m / (1 − β1^t),  v̂ = v / (1 − β2^t)    Kingma & Ba 2015
-adamw       adam, and weights decay towards 0 apart from the gradient             Loshchilov & Hutter 2019
+adamw       adam with weight decay decoupled from the gradient                    Loshchilov & Hutter 2019
 """
 
 from collections.abc import Callable, Mapping
@@ -18,26 +18,26 @@ from torch.optim import Optimizer
 from clearformer.checkpoint import like
 from clearformer.config import Config
 
-Kept = Annotated[float, Field(ge=0, lt=1)]  # how much of the past a step keeps
+Decay = Annotated[float, Field(ge=0, lt=1)]  # the weight of the past in a running average
 
 
 class OptimConfig(Config):
     """[optim]"""
 
     kind: Literal["gd", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"] = "adam"
-    lr: float = Field(1e-3, gt=0, description="the peak; the schedule scales it")
-    betas: tuple[Kept, Kept] = (0.9, 0.98)
-    eps: float = Field(1e-8, gt=0)
-    momentum: Kept = 0.9
-    rho: Kept = Field(0.99, description="how slowly rmsprop forgets")
-    weight_decay: float = Field(0.0, ge=0)
+    lr: float = Field(1e-3, gt=0, description="peak learning rate; the schedule scales it")
+    betas: tuple[Decay, Decay] = Field((0.9, 0.98), description="adam: decay rates of the two moment estimates")
+    eps: float = Field(1e-8, gt=0, description="adam, rmsprop, adagrad: constant added to the denominator")
+    momentum: Decay = Field(0.9, description="momentum coefficient of momentum and nesterov")
+    rho: Decay = Field(0.99, description="rmsprop: decay rate of the mean squared gradient")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of matrices; biases and gains have none")
 
     def model_post_init(self, _: object) -> None:
         if self.kind == "nesterov" and not self.momentum:
-            raise ValueError('kind = "nesterov" needs a momentum above 0; without one, it is "sgd"')
+            raise ValueError('kind = "nesterov" needs a momentum greater than 0; without momentum, use kind = "sgd"')
 
     def build(self, model: nn.Module) -> Optimizer:
-        """One group of matrices that decay, one of vectors (biases, gains) that do not."""
+        """The optimiser, with weight decay for matrices and none for vectors (biases, gains)."""
         parameters = [p for p in model.parameters() if p.requires_grad]
         groups = [
             {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": self.weight_decay},
@@ -65,7 +65,7 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def state_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """What the optimiser remembers, as <slot>.<parameter>. Its settings are the recipe's, and not repeated here."""
+    """The state of the optimiser as <slot>.<parameter>, without its settings, which are in the recipe."""
     names = {id(p): name for name, p in model.named_parameters()}
     return {
         f"{slot}.{names[id(p)]}": torch.as_tensor(value)
@@ -76,7 +76,7 @@ def state_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_state(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `state_of`; torch's own loading puts each tensor where its kernel wants it."""
+    """The inverse of `state_of`. torch moves each tensor to the device that the optimiser's kernel needs."""
     names = {id(p): name for name, p in model.named_parameters()}
     order = [p for group in optimizer.param_groups for p in group["params"]]
     place = {names[id(p)]: (i, p) for i, p in enumerate(order)}

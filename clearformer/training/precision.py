@@ -1,4 +1,4 @@
-"""Which device computes, in which numbers, and how repeatably."""
+"""Device, floating-point precision and determinism."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float64"]
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """CUDA if there is one, else Apple's MPS, else the CPU. Of several CUDA devices, the one of this rank."""
+    """The named device; "auto" is CUDA if available, then Apple's MPS, then the CPU. Each rank has its CUDA device."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -22,12 +22,14 @@ def pick_device(name: str = "auto") -> torch.device:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise MachineError(f"device `{name}` is not usable: {str(error).splitlines()[0]}", "try cpu") from None
+        raise MachineError(
+            f"device `{name}` cannot be used: {str(error).splitlines()[0]}", "use --device cpu"
+        ) from None
     return device
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """bfloat16 products on CUDA unless told otherwise; weights and sums stay in float32."""
+    """Matrix products in bfloat16, by default on CUDA only; weights and sums stay in float32."""
     if precision == "bfloat16" or (precision == "auto" and device.type == "cuda"):
         return torch.autocast(device.type, torch.bfloat16)
     return nullcontext()
@@ -35,9 +37,9 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 @contextmanager
 def built_in(precision: Precision) -> Iterator[None]:
-    """Weights and tables made inside are float64 if that is asked for, else float32.
+    """The dtype of weights and tables built inside the context: float64 for that precision, float32 otherwise.
 
-    Made, not converted: a table of sines that was float32 once would keep its rounding.
+    Converting them later would not do: a table of sines computed in float32 keeps its rounding errors.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if precision == "float64" else torch.float32)
@@ -48,9 +50,9 @@ def built_in(precision: Precision) -> Iterator[None]:
 
 
 def make_deterministic() -> None:
-    """Kernels that give the same bits each time; an operation that has none raises, rather than differ unseen.
+    """Use deterministic kernels; an operation without one raises an error.
 
-    On the CPU they are that by themselves, for one number of threads.
+    CPU kernels are always deterministic for a fixed number of threads.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS sums in one order only with its own workspace
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS only has a fixed summation order with this
     torch.use_deterministic_algorithms(True)

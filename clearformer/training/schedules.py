@@ -1,12 +1,12 @@
-"""The learning rate as a pure function of the step, so that resuming needs no state.
+"""The learning rate as a pure function of the step, so that a resumed run needs no scheduler state.
 
 rate(k) = lr · min(1, k / warmup) · decay(k),   k = 1, 2, …
 
-inverse-sqrt   decay = √(w / k) beyond the warm-up w                     Vaswani et al. 2017
+inverse-sqrt   decay = √(w / k) after the warm-up w                      Vaswani et al. 2017
 linear         decay = (1 − α) + α · floor,  α = k / steps               the notes' ε_k = (1−α) ε_0 + α ε_T
 inverse-time   decay = 1 / (1 + k / half)                                Σ ε_k = ∞, Σ ε_k² < ∞  (Robbins–Monro)
 cosine         decay = floor + (1 − floor) (1 + cos πα) / 2
-stairs         decay = γ^max(0, e − hold) on the e-th stair, e = 1, 2, …        Zaremba et al. 2014, a stair an epoch
+stairs         decay = γ^max(0, e − hold) on the e-th stair, e = 1, 2, …        Zaremba et al. 2014, one stair per epoch
 constant       decay = 1
 """
 
@@ -22,16 +22,22 @@ class ScheduleConfig(Config):
     """[schedule]"""
 
     kind: Literal["inverse-sqrt", "linear", "inverse-time", "cosine", "stairs", "constant"] = "inverse-sqrt"
-    warmup: int = Field(1000, ge=0, description="steps of linear rise")
-    steps: int | None = Field(None, description="where linear and cosine arrive; the training's length if not given")
-    floor: float = Field(0.0, ge=0, le=1, description="what linear and cosine arrive at, as a share of lr")
-    half: int = Field(1000, gt=0, description="inverse-time: steps after which the rate is halved")
-    stair: int = Field(1000, gt=0, description="stairs: steps of one")
-    hold: int = Field(1, ge=0, description="stairs: how many of them keep the full rate")
-    gamma: float = Field(0.5, gt=0, le=1, description="stairs: what each further one multiplies the rate by")
+    warmup: int = Field(1000, ge=0, description="steps of linear warm-up")
+    steps: int | None = Field(
+        None, description="step at which linear and cosine reach the floor; default: the last step of the run"
+    )
+    floor: float = Field(
+        0.0, ge=0, le=1, description="final learning rate of linear and cosine, as a fraction of optim.lr"
+    )
+    half: int = Field(1000, gt=0, description="inverse-time: steps after which the learning rate is halved")
+    stair: int = Field(1000, gt=0, description="stairs: steps per stair")
+    hold: int = Field(1, ge=0, description="stairs: number of stairs at the full learning rate, before the decay")
+    gamma: float = Field(
+        0.5, gt=0, le=1, description="stairs: factor between the learning rates of one stair and the next"
+    )
 
     def factor(self, k: int, steps: float) -> float:
-        """What to multiply lr by at step k, counted from 1."""
+        """The factor of lr at step k, counted from 1; `steps` is the length of the run."""
         rise = min(1.0, k / self.warmup) if self.warmup else 1.0
         progress = min(1.0, k / (self.steps or steps))
         match self.kind:

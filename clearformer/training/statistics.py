@@ -1,8 +1,8 @@
-"""What batch norms remember of the batches they saw: μ ← (1 − m) μ + m mean(batch), and the variance likewise.
+"""The running statistics of batch norm: μ ← (1 − m) μ + m mean(batch), with the same rule for the variance.
 
-No gradient moves these, and yet what a model says in use depends on them. So they are averaged as the weights are
-(average.py), every rank holds the mean of what all ranks saw, and a norm that does not learn keeps those it has: where
-a part of a model is trained, the rest of it is saved with its base, and must be what it was there.
+They are not trained by gradients, but inference depends on them. Therefore they are averaged like the weights
+(average.py), they are averaged over all ranks, and a frozen batch norm does not update them: if only a part of a model
+is trained, the other weights and statistics are stored with its base and must not change.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from clearformer.training.distributed import World
 
 
 def set_training(model: nn.Module) -> None:
-    """Training mode, except for batch norms that do not learn."""
+    """Switch to training mode, except for frozen batch norms."""
     model.train()
     for module in model.modules():
         if isinstance(module, _BatchNorm) and not learns(module):
@@ -23,12 +23,12 @@ def set_training(model: nn.Module) -> None:
 
 
 def learns(norm: _BatchNorm) -> bool:
-    """One without weights always does."""
+    """Whether a batch norm is trained. A batch norm without weights always counts as trained."""
     return all(p.requires_grad for p in norm.parameters())
 
 
 def statistics(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The running means and variances of batch norms that learn, by name."""
+    """The running means and variances of the batch norms that are trained, by name."""
     for path, module in model.named_modules():
         if isinstance(module, _BatchNorm) and learns(module):
             for name, buffer in module.named_buffers(recurse=False):
@@ -37,9 +37,9 @@ def statistics(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 @torch.no_grad()
-def share_statistics(model: nn.Module, world: World) -> None:
-    """The mean over all ranks, on every rank, in one message."""
-    if world.size > 1 and (found := [buffer for _, buffer in statistics(model)]):
-        flat = world.sum(torch.cat([buffer.flatten() for buffer in found])) / world.size
-        for buffer, part in zip(found, flat.split([buffer.numel() for buffer in found])):
+def average_statistics(model: nn.Module, world: World) -> None:
+    """Replace the statistics by their mean over all ranks, with one all-reduce."""
+    if world.size > 1 and (buffers := [buffer for _, buffer in statistics(model)]):
+        flat = world.sum(torch.cat([buffer.flatten() for buffer in buffers])) / world.size
+        for buffer, part in zip(buffers, flat.split([buffer.numel() for buffer in buffers])):
             buffer.copy_(part.view_as(buffer))

@@ -1,11 +1,11 @@
-"""Which parameters learn.
+"""Choose which parameters are trained.
 
-    freeze(model, ["unembedding", "add_*.norm"])     these modules or parameters and no others, by the end of their name
+    freeze(model, ["unembedding", "add_*.norm"])     train only the modules and parameters whose names end like this
     freeze(model, lambda name: name.endswith("bias"))
-    head_only(model)                                 what turns hidden vectors into scores
-    full(model)                                      everything
+    head_only(model)                                 train only the layers that turn hidden vectors into logits
+    full(model)                                      train everything
 
-A frozen parameter has `requires_grad` off: it receives no gradient, and the optimisers leave it out.
+A frozen parameter has `requires_grad=False`: it receives no gradient, and the optimisers skip it.
 """
 
 import re
@@ -15,21 +15,22 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from clearformer.errors import ConfigError, suggest
+from clearformer.wording import listed
 
-HEADS = ("unembedding", "classifier", "*head")  # what models here call the layer that gives their answer
+HEADS = ("unembedding", "classifier", "*head")  # names of the output layers of our models
 
 
 def freeze(model: nn.Module, trainable: Callable[[str], bool] | Iterable[str]) -> list[str]:
-    """Let only these parameters learn; returns their names.
+    """Train only the chosen parameters, freeze all others, and return the names of the trained ones.
 
-    A tied parameter has several names and learns if any of them is chosen: a head that shares its table with the
+    A tied parameter has several names and is trained if any of them is chosen: training a head that is tied to the
     embedding trains the embedding too.
     """
-    every = list(model.named_parameters(remove_duplicate=False))
-    chosen = trainable if callable(trainable) else covering(trainable, [name for name, _ in every])
-    learning = {id(p) for name, p in every if chosen(name)}
-    for _, p in every:
-        p.requires_grad_(id(p) in learning)
+    parameters = list(model.named_parameters(remove_duplicate=False))
+    is_chosen = trainable if callable(trainable) else covering(trainable, [name for name, _ in parameters])
+    trained_ids = {id(p) for name, p in parameters if is_chosen(name)}
+    for _, p in parameters:
+        p.requires_grad_(id(p) in trained_ids)
     return [name for name, p in model.named_parameters() if p.requires_grad]
 
 
@@ -43,32 +44,32 @@ def head_only(model: nn.Module) -> list[str]:
 
 
 def head_names(model: nn.Module) -> list[str]:
-    """The children that give the model's answer. There must be one."""
+    """The children of the model that compute its output. There must be at least one."""
     heads = [name for name, _ in model.named_children() if any(fnmatchcase(name, head) for head in HEADS)]
     if not heads:
-        known = ", ".join(name for name, _ in model.named_children())
+        children = listed(name for name, _ in model.named_children()) or "none"
         raise ConfigError(
-            f"no layer of the model is called a head; it has {known}", "name one: freeze(model, ['my_layer'])"
+            f"the model has no head; its layers: {children}", "choose what to train: freeze(model, ['my_layer'])"
         )
     return heads
 
 
 def covering(patterns: Iterable[str], names: list[str]) -> Callable[[str], bool]:
-    """Whether a parameter, or a module around it, is meant by one of these patterns; each must mean something."""
+    """A test whether a parameter, or a module that contains it, matches a pattern. Each pattern must match one."""
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-    around = {name: [".".join(name.split(".")[:i]) for i in range(1, name.count(".") + 2)] for name in names}
+    parents = {name: [".".join(name.split(".")[:i]) for i in range(1, name.count(".") + 2)] for name in names}
     for pattern in patterns:
-        if not any(matches(module, pattern) for modules in around.values() for module in modules):
-            known = kinds(module for modules in around.values() for module in modules)
+        if not any(matches(module, pattern) for modules in parents.values() for module in modules):
+            known = short_names(module for modules in parents.values() for module in modules)
             raise ConfigError(f"the model has no parameter or module `{pattern}`", suggest(pattern, known))
-    return lambda name: any(matches(module, pattern) for module in around[name] for pattern in patterns)
+    return lambda name: any(matches(module, pattern) for module in parents[name] for pattern in patterns)
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether `name` ends in `pattern`, whole words between the dots: `attn.q` means blocks.3.attn.q; * is anything."""
+    """Whether `name` ends in `pattern`, compared word by word: `attn.q` matches blocks.3.attn.q; * matches anything."""
     return fnmatchcase(f".{name}", f"*.{pattern}")
 
 
-def kinds(names: Iterable[str]) -> set[str]:
-    """What names end in, once for all blocks: encoder.blocks.0.attn.q and decoder.blocks.1.attn.q are both attn.q."""
+def short_names(names: Iterable[str]) -> set[str]:
+    """Names without their block: encoder.blocks.0.attn.q and decoder.blocks.1.attn.q both become attn.q."""
     return {re.sub(r".*\.\d+(\.|$)", "", name) for name in names} - {""}

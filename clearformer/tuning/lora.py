@@ -1,12 +1,12 @@
-"""LoRA: a frozen matrix product, and beside it a narrow one that learns (Hu et al. 2021).
+"""LoRA: a trained low-rank product added to a frozen matrix product (Hu et al. 2021).
 
     y = x W' + b + (α/R) · (x A') B'            A (R, in), B (out, R), with R far smaller than in and out
 
-B begins at zero, so that an adapted model begins as the model it was, and A as Hu et al.'s own code draws it. The
-change of W has rank R: few numbers to train, to keep and to switch, and none at all to compute once it is added to W.
+B starts at zero, so a freshly adapted model computes the same as before; A is initialised as in the code of Hu et al.
+The change of W has rank R: few parameters to train, save and switch, and no extra cost once it is added to W.
 
-Attention keeps Wq, Wk and Wv as rows of one matrix, `qkv`; a pair may sit on some rows of a layer, so that `attn.q`
-adapts the queries alone. adapters.py puts pairs on the layers of a model.
+Attention stores Wq, Wk and Wv as rows of one matrix, `qkv`. A pair (A, B) may cover only some rows of a layer, so that
+`attn.q` adapts only the queries. adapters.py adds pairs to the layers of a model.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,18 @@ from clearformer.layers.linear import Linear
 
 
 class LoraConfig(Config):
-    """One adapter. `targets` are ends of names, such as attn.q, cross.v, mlp.up or decoder.blocks.*.attn.out."""
+    """One adapter. A target matches the end of a layer name: attn.q, cross.v, mlp.up or decoder.blocks.*.attn.out."""
 
-    rank: int = Field(8, gt=0, description="R: columns of B, rows of A")
-    alpha: float = Field(16.0, gt=0, description="the pair's product is scaled by alpha / rank")
-    targets: tuple[str, ...] = Field(("q", "v"), min_length=1, description="q and v of every attention, if not given")
-    dropout: float = Field(0.0, ge=0, lt=1, description="on what A reads, while training")
+    rank: int = Field(8, gt=0, description="rank R of the update: rows of A, columns of B")
+    alpha: float = Field(16.0, gt=0, description="scale of the update, which is multiplied by alpha / rank")
+    targets: tuple[str, ...] = Field(
+        ("q", "v"), min_length=1, description="ends of the names of the layers to adapt, such as q, attn.out or mlp.up"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability on the input of A")
 
 
 class Pair(nn.Module):
-    """(α/R) · (x A') B', for the rows `start` to `stop` of a layer's output."""
+    """(α/R) · (x A') B', added to features `start` to `stop` of a layer's output."""
 
     def __init__(self, like: Tensor, start: int, stop: int, config: LoraConfig) -> None:
         super().__init__()
@@ -43,38 +45,38 @@ class Pair(nn.Module):
         nn.init.kaiming_uniform_(self.A, a=sqrt(5))
 
     def forward(self, x: Tensor, start: int, stop: int) -> Tensor:
-        """x (…, in) -> (…, stop − start), rows counted as the layer counts them."""
+        """x (…, in) -> (…, stop − start). `start` and `stop` index the features of the whole layer."""
         rows = self.B[start - self.start : stop - self.start]
         return F.linear(F.linear(F.dropout(x, self.dropout, self.training), self.A), rows) * self.scale
 
     def product(self) -> Tensor:
-        """(α/R) B A, in float32 at least, (stop − start, in)."""
+        """(α/R) B A, shape (stop − start, in), in float32 or higher precision."""
         exact = torch.promote_types(self.A.dtype, torch.float32)
         return self.B.to(exact) @ self.A.to(exact) * self.scale
 
 
 class LoraLinear(Linear):
-    """A Linear with named adapters, each a few pairs, of which `active` computes. W and b keep their names."""
+    """A Linear with named adapters, each with one or more pairs. Only `active` is applied. W and b keep their names."""
 
     active: str | None
 
     @classmethod
     def of(cls, layer: nn.Linear) -> Self:
-        """The same layer, sharing its parameters, with room for adapters."""
+        """The same layer with the same parameters, able to hold adapters."""
         adapted = cls.__new__(cls)
         adapted.__dict__.update(layer.__dict__, _modules={}, active=None)
         return adapted
 
     def add(self, name: str, part: str, pair: Pair) -> None:
-        """Prefixed, since a child called `weight` or `train` would hide what a layer has by that name."""
+        """Add a pair. The child is called lora_<name>, as one called `weight` or `train` would shadow an attribute."""
         if f"lora_{name}" not in self._modules:
             self.add_module(f"lora_{name}", nn.ModuleDict())
         self.get_submodule(f"lora_{name}").add_module(part, pair)
 
     def pairs(self, name: str | None) -> dict[str, Any]:
-        """The pairs of an adapter by the part they sit on; none if it has none here."""
-        own = self._modules.get(f"lora_{name}")
-        return {} if own is None else dict(own.named_children())
+        """The pairs of an adapter, by the part of the layer they adapt; empty if it does not adapt this layer."""
+        pairs = self._modules.get(f"lora_{name}")
+        return {} if pairs is None else dict(pairs.named_children())
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x, 0, self.out_features)
@@ -89,13 +91,13 @@ class LoraLinear(Linear):
 
 
 class MergedLinear(Linear):
-    """A plain Linear with W + (α/R) B A for its weight. It keeps, out of sight, the layer it was made of."""
+    """A plain Linear whose weight is W + (α/R) B A. It keeps the original layer, not registered as a child."""
 
     adapted: LoraLinear
 
     @classmethod
     def of(cls, layer: LoraLinear) -> Self:
-        """A layer without pairs to add keeps its very weight, which another layer may share."""
+        """Merge the active adapter. A layer without active pairs keeps its weight tensor, which may be tied."""
         parameters, pairs = dict(layer._parameters), layer.pairs(layer.active)
         if pairs:
             weight = layer.weight.detach().to(torch.promote_types(layer.weight.dtype, torch.float32), copy=True)
@@ -107,5 +109,5 @@ class MergedLinear(Linear):
         return merged
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        self.adapted._apply(fn, recurse)  # what is kept moves along to another device or type
+        self.adapted._apply(fn, recurse)  # the original layer follows to another device or dtype
         return super()._apply(fn, recurse)

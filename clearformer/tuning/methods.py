@@ -1,11 +1,11 @@
-"""[tuning]: which part of a trained model learns when it goes on from there.
+"""[tuning]: which weights of a trained model are fine-tuned.
 
-    full       everything                                                 saved whole
-    lora       a narrow pair beside some matrices (lora.py)               ─┐
-    prefix     keys and values before the real ones (prefix.py)            │ saved by itself: what else the model
-    head       the layer that gives the answer                            ─┘ computes with stays in its base
+    full       all weights                                          the whole model is saved
+    lora       low-rank updates of some matrices (lora.py)          ─┐
+    prefix     keys and values before the real ones (prefix.py)      │ only the trained weights are saved; the others
+    head       the output layer                                     ─┘ are read from the base
 
-A classification head is new to the model, so it learns with every method.
+A classification head is new to the model, so every method trains it.
 """
 
 from typing import Literal
@@ -19,42 +19,49 @@ from clearformer.tuning.freeze import freeze, full, head_names, head_only
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import PrefixConfig, add_prefix, bare_layers, fold, is_prefix
 
-NEW = "classifier"  # the child of a model that its base has not
+NEW_HEAD = "classifier"  # the child of a model that its base does not have
 
 Method = Literal["full", "lora", "prefix", "head"]
-SAID = {"full": "all weights", "lora": "low-rank adapters", "prefix": "a learned prefix", "head": "a new head"}
-# Peak learning rates for a width of 768, as BERT-base has; Devlin et al. 2019, A.3, tune everything at 2e-5 to 5e-5.
-RATES = {"full": 5e-5, "lora": 5e-4, "prefix": 1.5e-2, "head": 2.5e-3}
+METHOD_NAMES = {
+    "full": "full fine-tuning",
+    "lora": "LoRA fine-tuning",
+    "prefix": "prefix tuning",
+    "head": "head-only fine-tuning",
+}
+# Peak learning rates for a width of 768 (BERT-base). Devlin et al. 2019, A.3, fine-tune all weights at 2e-5 to 5e-5.
+LEARNING_RATES = {"full": 5e-5, "lora": 5e-4, "prefix": 1.5e-2, "head": 2.5e-3}
 
 
 def rate_for(method: Method, width: int) -> float:
-    """The narrower a model, the faster it may learn: these are about the best for MiniLM, of width 384."""
-    return RATES[method] * 768 / width
+    """Peak learning rate, inversely proportional to the width; about the best values for MiniLM, of width 384."""
+    return LEARNING_RATES[method] * 768 / width
 
 
 class TuningConfig(Config):
-    """[tuning]"""
+    """The table [tuning] of a recipe."""
 
     method: Method = "full"
     base: str | None = Field(
-        None, description="the model that it starts from: a run folder, or a published one, as seen from the run"
+        None, description="model to start from: a folder, relative to the run folder, or the name of a bundled model"
     )
-    fingerprint: str | None = Field(None, description="of the base's weights, so that no other is taken for it")
+    fingerprint: str | None = Field(
+        None, description="fingerprint of the weights of the base; a base with other weights is refused"
+    )
     lora: LoraConfig = LoraConfig()
     prefix: PrefixConfig = PrefixConfig()
 
     def model_post_init(self, _: object) -> None:
         if self.is_partial and self.base is None:
-            raise ValueError(f'method = "{self.method}" needs `base`, the model that it starts from')
+            raise ValueError(f'method = "{self.method}" needs `base`, the model to start from')
 
     @property
     def is_partial(self) -> bool:
-        """Whether what learns is saved by itself."""
+        """Whether only the trained weights are saved, without those of the base."""
         return self.method != "full"
 
 
 def refuse_method(model: nn.Module, config: TuningConfig) -> None:
-    """Refuse a method that a model cannot take, without changing it; one on the meta device will do."""
+    """Raise an error if a model does not support the method. The model is not changed and may be on the meta device."""
     match config.method:
         case "lora":
             targeted(model, config.lora)
@@ -65,7 +72,7 @@ def refuse_method(model: nn.Module, config: TuningConfig) -> None:
 
 
 def tune(model: nn.Module, config: TuningConfig) -> list[str]:
-    """Change a model that computes as its base does so that this method trains it; returns what learns, by name."""
+    """Prepare a model with the weights of its base for this method; return the names of the trained parameters."""
     match config.method:
         case "full":
             return full(model)
@@ -73,15 +80,15 @@ def tune(model: nn.Module, config: TuningConfig) -> list[str]:
             return head_only(model)
         case "lora":
             add_lora(model, config.lora)
-            is_own = of_lora("default")
+            is_added = of_lora("default")
         case "prefix":
             add_prefix(model, config.prefix)
-            is_own = is_prefix
-    return freeze(model, lambda name: is_own(name) or name.split(".")[0] == NEW)
+            is_added = is_prefix
+    return freeze(model, lambda name: is_added(name) or name.split(".")[0] == NEW_HEAD)
 
 
-def settle(model: nn.Module, config: TuningConfig) -> nn.Module:
-    """The same model for use: an adapter goes into the weights, a prefix by way of an MLP becomes a plain one."""
+def for_inference(model: nn.Module, config: TuningConfig) -> nn.Module:
+    """The same function, faster: an adapter is merged, and a prefix computed by an MLP becomes plain vectors."""
     if config.method == "lora":
         return merge(model)
     return fold(model) if config.method == "prefix" else model

@@ -1,13 +1,13 @@
-"""Prefix tuning: P learned keys and values before the real ones, in every attention (Li & Liang 2021).
+"""Prefix tuning: P learned keys and values before the real ones, in every attention layer (Li & Liang 2021).
 
-    z = softmax(q [Pk; K]' · scale + [0; bias]) [Pv; V]           Pk (G, P, K), Pv (G, P, N), a pair for each layer
+    z = softmax(q [Pk; K]' · scale + [0; bias]) [Pv; V]           Pk (G, P, K), Pv (G, P, N), one pair per layer
 
-Nothing else learns. Every query sees the whole prefix, which has no position: no mask hides it, no bias or rotation
-moves it. Caches hold real keys alone, and the prefix joins them inside the core: decoding needs to know nothing of it.
+Everything else is frozen. Every query sees the whole prefix, which has no position: no mask, bias or rotation applies
+to it. Caches hold only real keys; the attention core prepends the prefix, so decoding code is unchanged.
 
-    add_prefix(model, PrefixConfig(length=10))     self-attention on both sides, and cross-attention
-    fold(model)                                    after training by way of an MLP: plain keys and values
-    load_prefix(model, prefix_weights(other))      a prefix by itself, as a flat dictionary
+    add_prefix(model, PrefixConfig(length=10))     to self-attention in encoder and decoder, and to cross-attention
+    fold(model)                                    after training with an MLP: replace it by plain keys and values
+    load_prefix(model, prefix_weights(other))      the weights of a prefix, as a flat dictionary
 """
 
 from collections.abc import Mapping
@@ -25,19 +25,21 @@ from clearformer.layers.attention import Core, MultiHeadAttention
 from clearformer.layers.masks import Mask
 from clearformer.tuning.freeze import freeze
 
-LOUDNESS = 0.02  # standard deviation of a fresh prefix
-PREFIX, TRUNKS = "prefix", "prefix_trunks"  # children: of each attention layer; of a model that trains by MLPs
+INIT_STD = 0.02  # standard deviation of a fresh prefix
+PREFIX, TRUNKS = "prefix", "prefix_trunks"  # children: of each attention layer; of a model with MLPs
 
 
 class PrefixConfig(Config):
-    """A prefix of `length` in every attention."""
+    """The table [tuning.prefix] of a recipe."""
 
-    length: int = Field(10, gt=0, description="P: learned keys and values a layer")
-    d_hidden: int | None = Field(None, gt=0, description="features of the MLP to train by way of; none trains directly")
+    length: int = Field(10, gt=0, description="prefix length P: learned keys and values per attention layer")
+    d_hidden: int | None = Field(
+        None, gt=0, description="hidden width of an MLP that computes the prefix in training; default: no MLP"
+    )
 
 
 class Prefix(nn.Module):
-    """Pk and Pv as they are. k (G, P, K), v (G, P, N)."""
+    """Pk and Pv as parameters. k (G, P, K), v (G, P, N)."""
 
     def __init__(self, k: Tensor, v: Tensor) -> None:
         super().__init__()
@@ -48,7 +50,7 @@ class Prefix(nn.Module):
 
 
 class Trunk(nn.Module):
-    """tanh(E W' + b): what the prefixes of equal layers in a stack have in common. E (P, D) -> (P, d_hidden)."""
+    """tanh(E W' + b), the part of the MLP that all layers of a stack have in common. E (P, D) -> (P, d_hidden)."""
 
     def __init__(self, length: int, d_model: int, d_hidden: int, like: Tensor) -> None:
         super().__init__()
@@ -59,8 +61,8 @@ class Trunk(nn.Module):
         return torch.tanh(self.up(self.table))
 
 
-class MadePrefix(nn.Module):
-    """Pk and Pv as an MLP makes them, steadier to train than themselves; each layer has its rows of the last matrix.
+class ReparameterisedPrefix(nn.Module):
+    """Pk and Pv as outputs of an MLP, which trains more stably than plain parameters. The last matrix is per layer.
 
     [Pk; Pv] = W2 tanh(W1 E' + b1) + b2                       Li & Liang 2021, section 4.3
     """
@@ -69,7 +71,7 @@ class MadePrefix(nn.Module):
 
     def __init__(self, trunk: Trunk, layer: MultiHeadAttention, like: Tensor) -> None:
         super().__init__()
-        self.__dict__["trunk"] = trunk  # a child of the model, not of each layer that uses it
+        self.__dict__["trunk"] = trunk  # registered as a child of the model, not of each layer that uses it
         self.n_heads, self.widths = layer.n_kv_heads, (layer.d_head, layer.d_value)
         n_features = self.n_heads * sum(self.widths)
         self.down = nn.Linear(trunk.up.out_features, n_features, device=like.device, dtype=like.dtype)
@@ -82,7 +84,7 @@ class MadePrefix(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Prepended(Mask):
-    """s < P, or what `rule` says of key s − P."""
+    """s < P, or `rule` allows key s − P."""
 
     rule: Mask
     length: int
@@ -95,13 +97,13 @@ class Prepended(Mask):
 
 
 class PrefixCore:
-    """Another core, shown P more keys and values. The prefix is a child of its attention layer, not of the core."""
+    """Wraps a core to prepend P keys and values. The prefix is a child of the attention layer, not of the core."""
 
     def __init__(self, core: Core, prefix: nn.Module, length: int) -> None:
         self.core, self.prefix, self.length = core, prefix, length
 
     def lowers_like(self, other: Core) -> bool:
-        """A stack lowers once for prefixes of one length around one core."""
+        """Prefixes of the same length around the same core can use one lowered mask for the whole stack."""
         return isinstance(other, PrefixCore) and other.length == self.length and other.core is self.core
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
@@ -121,7 +123,7 @@ class PrefixCore:
 
 
 def add_prefix(model: nn.Module, config: PrefixConfig) -> nn.Module:
-    """Put a fresh prefix before the keys of every attention, and let nothing else learn."""
+    """Prepend a fresh prefix to the keys and values of every attention layer, and freeze everything else."""
     layers = bare_layers(model)
     trunks: dict[str, Any] = {}
     for name, layer in layers.items():
@@ -129,12 +131,12 @@ def add_prefix(model: nn.Module, config: PrefixConfig) -> nn.Module:
         if config.d_hidden is None:
             keys = weight.new_empty(layer.n_kv_heads, config.length, layer.d_head)
             values = weight.new_empty(layer.n_kv_heads, config.length, layer.d_value)
-            prefix: nn.Module = Prefix(*(nn.init.normal_(x, std=LOUDNESS) for x in (keys, values)))
+            prefix: nn.Module = Prefix(*(nn.init.normal_(x, std=INIT_STD) for x in (keys, values)))
         else:
-            kind = "-".join(word for word in name.split(".") if not word.isdigit())  # encoder-blocks-attn, say
-            if kind not in trunks:
-                trunks[kind] = Trunk(config.length, layer.qkv.in_features, config.d_hidden, weight.detach())
-            prefix = MadePrefix(trunks[kind], layer, weight.detach())
+            group = "-".join(word for word in name.split(".") if not word.isdigit())  # such as encoder-blocks-attn
+            if group not in trunks:
+                trunks[group] = Trunk(config.length, layer.qkv.in_features, config.d_hidden, weight.detach())
+            prefix = ReparameterisedPrefix(trunks[group], layer, weight.detach())
         attach(layer, prefix, config.length)
     if trunks:
         model.add_module(TRUNKS, nn.ModuleDict(trunks))
@@ -143,9 +145,9 @@ def add_prefix(model: nn.Module, config: PrefixConfig) -> nn.Module:
 
 
 def fold(model: nn.Module) -> nn.Module:
-    """Keep the keys and values that the MLPs make, and let the MLPs go."""
+    """Replace the MLPs by the keys and values that they compute."""
     for layer in prefixed_layers(model).values():
-        plain, length = Prefix(*(made.detach().clone() for made in layer.prefix())), layer.core.length
+        plain, length = Prefix(*(tensor.detach().clone() for tensor in layer.prefix())), layer.core.length
         layer.core = layer.core.core
         attach(layer, plain, length)
     model._modules.pop(TRUNKS, None)
@@ -153,7 +155,7 @@ def fold(model: nn.Module) -> nn.Module:
 
 
 def remove_prefix(model: nn.Module) -> nn.Module:
-    """The model as it was, though still frozen."""
+    """Remove the prefix. The parameters of the model stay frozen."""
     for layer in prefixed_layers(model).values():
         layer.core = layer.core.core
         del layer.prefix
@@ -163,29 +165,30 @@ def remove_prefix(model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def prefix_weights(model: nn.Module) -> dict[str, Tensor]:
-    """A prefix by itself: encoder.blocks.0.attn.k (G, P, K), encoder.blocks.0.attn.v (G, P, N) and so on."""
+    """The weights of a prefix: encoder.blocks.0.attn.k (G, P, K), encoder.blocks.0.attn.v (G, P, N) and so on."""
     return {
-        f"{name}.{side}": made.detach().clone()
+        f"{name}.{side}": tensor.detach().clone()
         for name, layer in prefixed_layers(model).items()
-        for side, made in zip("kv", layer.prefix())
+        for side, tensor in zip("kv", layer.prefix())
     }
 
 
 def load_prefix(model: nn.Module, weights: Mapping[str, Tensor], where: str = "the prefix") -> nn.Module:
-    """Put a prefix that `prefix_weights` gave before the keys of a model that has none."""
+    """Add a prefix with weights from `prefix_weights` to a model that has none."""
     layers = bare_layers(model)
     expected = {f"{name}.{side}" for name in layers for side in "kv"}
     for problem, names in (("lacks", expected - set(weights)), ("has an unknown", set(weights) - expected)):
         if names:
-            raise CheckpointError(f"{where} {problem} `{min(names)}`", "it belongs to another model")
+            raise CheckpointError(f"{where} {problem} `{min(names)}`", "the prefix belongs to another model")
     first = next(iter(weights.values()))
     length = first.size(1) if first.dim() == 3 else 0
     for name, layer in layers.items():
         for side, width in (("k", layer.d_head), ("v", layer.d_value)):
-            shape, wanted = tuple(weights[f"{name}.{side}"].shape), (layer.n_kv_heads, length, width)
-            if shape != wanted:
+            shape, expected_shape = tuple(weights[f"{name}.{side}"].shape), (layer.n_kv_heads, length, width)
+            if shape != expected_shape:
                 raise CheckpointError(
-                    f"{where} does not fit: `{name}.{side}` is {shape}, not {wanted}", "it belongs to another model"
+                    f"{where} does not fit: `{name}.{side}` is {shape}, not {expected_shape}",
+                    "the prefix belongs to another model",
                 )
     for name, layer in layers.items():
         attach(layer, Prefix(*(weights[f"{name}.{side}"].to(layer.qkv.weight, copy=True) for side in "kv")), length)
@@ -194,7 +197,7 @@ def load_prefix(model: nn.Module, weights: Mapping[str, Tensor], where: str = "t
 
 
 def is_prefix(parameter: str) -> bool:
-    """For `freeze`."""
+    """Whether a parameter, given by name, belongs to a prefix. For `freeze`."""
     return not {PREFIX, TRUNKS}.isdisjoint(parameter.split("."))
 
 
@@ -207,8 +210,8 @@ def attentions(model: nn.Module) -> dict[str, Any]:
     layers = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
     if not layers:
         raise ConfigError(
-            "the model does not attend, so nothing can stand before its keys",
-            "tune all its weights instead: method full",
+            "the model has no attention layers, so prefix tuning does not apply",
+            "use another method: --method full",
         )
     return layers
 
@@ -216,7 +219,7 @@ def attentions(model: nn.Module) -> dict[str, Any]:
 def bare_layers(model: nn.Module) -> dict[str, Any]:
     layers = attentions(model)
     if any(isinstance(layer.core, PrefixCore) for layer in layers.values()):
-        raise ConfigError("the model has a prefix already", "remove_prefix(model) first")
+        raise ConfigError("the model already has a prefix", "call remove_prefix(model) first")
     return layers
 
 

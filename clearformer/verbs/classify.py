@@ -1,4 +1,4 @@
-"""classify: labels for texts, words or images."""
+"""classify: predict the classes of texts, words or images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from clearformer.verbs.load import load_for
 
 
 class Predictor(Protocol):
-    """What `classify` asks of a handle."""
+    """The interface of a handle that `classify` needs."""
 
     is_pair: bool
-    """It judges pairs of texts; on the command line a tab divides the two."""
+    """The inputs are pairs of texts, separated by a tab on the command line."""
     default_top: int
     json_key: str
 
@@ -34,11 +34,11 @@ def classify(
     device: str = "cpu",
     broken: list[DataError] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each text, or each text with its pair: text, label, probability, and the `top` likeliest classes.
+    """One row per text or pair of texts: text, label, probability, and `top`, the most probable classes.
 
-    A regression gives text and value; a tagger text and words, with the same columns for each word. An image classifier
-    takes files: image, label, probability, `top`. A file that cannot be read raises an error; with a list as `broken`
-    it is left out, and the error added there.
+    The rows of a regression model have text and value, the rows of a tagger text and words, with the same keys for each
+    word. For an image classifier `texts` are files, and the rows have image, label, probability and top. A file that
+    cannot be read raises an error; if `broken` is a list, the file is skipped and the error appended there.
     """
     predictor: Predictor = load_for("classify", model, device)
     return predictor.predict(texts, pairs, top, broken)

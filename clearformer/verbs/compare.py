@@ -1,13 +1,13 @@
-"""Train several recipes on the same data with the same budget and seeds, and compare their scores and costs.
+"""Train several recipes on the same data with the same budget and seeds, and compare their metrics and costs.
 
     results = clearformer.compare("recipes/compare-translation.toml", "runs/compare")
 
-    OUT/plan.json            what is compared, with every recipe in full
+    OUT/plan.json            the comparison, with all recipes in full
     OUT/NAME-SEED/           a run folder for each contender and seed
-    OUT/results.json         OUT/picture.svg        OUT/page.html, which holds both
+    OUT/results.json         OUT/figure.svg        OUT/page.html, which contains both
 
-Each training is a process of its own, so that none inherits the memory or the warm caches of another. Given again, the
-same command resumes a training that was interrupted, and leaves finished ones alone.
+Each run has a separate process, so that it does not inherit the memory or the warm caches of another. When the call is
+repeated, it resumes interrupted runs and skips finished ones.
 """
 
 import json
@@ -36,9 +36,11 @@ from clearformer.tasks.translation import TranslationTask, plain_reference
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.load import load_as
 from clearformer.verbs.train import train
+from clearformer.wording import count, listed
 
 Results = dict[str, Any]
-KEPT = ("parameters", "steps", "seconds", "peak_mb")  # keys of a report, besides its count of units and their speed
+REPORT_KEYS = ("parameters", "steps", "seconds", "peak_mb")
+"""The entries of a report that are compared, besides the number of tokens or examples and their rate."""
 
 
 def compare(
@@ -48,15 +50,16 @@ def compare(
     say: Callable[[str], None] = lambda text: None,
     at_once: int = 1,
 ) -> Results:
-    """Train every contender that is not trained yet, and return the contents of results.json.
+    """Train all contenders that are not trained yet, and return the contents of results.json.
 
-    Runs go to `out`, runs/NAME by default. `at_once` trainings share the device, and so their speed suffers.
+    `out` is the folder for the runs, by default runs/NAME. `at_once` is the number of runs that train at the same time;
+    they share the device and slow each other down. `say` is called with a line of text when a run starts.
     """
     path = Path(settings)
     config, folder = CompareConfig.read(path), Path(out or Path("runs") / path.stem)
     recipes = config.recipes(path.parent, folder / "corpus")
     metric = common_metric(recipes)
-    keep_plan(folder, config, recipes)
+    write_plan(folder, config, recipes)
     if config.bundled is not None:
         write_corpus(splits(train=config.bundled), folder / "corpus")
 
@@ -77,72 +80,74 @@ def compare(
 
 
 def common_metric(recipes: Mapping[Any, Recipe]) -> Metric:
-    """The metric that decides for all recipes which weights are best."""
+    """The metric that selects the best checkpoint, which must be the same for all recipes."""
     metrics = {(metric := task_of(recipe).deciding_metric(recipe)).name: metric for recipe in recipes.values()}
     if len(metrics) > 1:
         raise ConfigError(
-            f"contenders are judged by different scores: {', '.join(sorted(metrics))}",
-            'give them one, such as settings = ["train.metric=loss"]',
+            f"the recipes select their best checkpoints by different metrics: {listed(sorted(metrics))}",
+            'set one for all in the comparison file: settings = ["train.metric=loss"]',
         )
     return next(iter(metrics.values()))
 
 
-def keep_plan(folder: Path, config: CompareConfig, recipes: Mapping[tuple[str, int], Recipe]) -> None:
-    """Write down what is compared, and refuse a folder with the runs of another comparison."""
+def write_plan(folder: Path, config: CompareConfig, recipes: Mapping[tuple[str, int], Recipe]) -> None:
+    """Write the comparison to plan.json, and refuse a folder with the runs of another comparison."""
     plan = {
         "comparison": config.model_dump(mode="json"),
         "recipes": {f"{name}-{seed}": recipe.tables() for (name, seed), recipe in recipes.items()},
     }
     file = folder / "plan.json"
     if file.exists() and json.loads(file.read_text(encoding="utf-8")) != json.loads(json.dumps(plan)):
-        raise CheckpointError(f"{folder} holds another comparison", "choose another --out, or remove that folder")
+        raise CheckpointError(
+            f"{folder} contains the runs of another comparison", "choose another --out, or remove that folder"
+        )
     write_json(file, plan)
 
 
 def train_apart(recipe: Recipe, run: RunFolder, device: str) -> None:
-    """Train, or resume, in a separate process. Its errors are raised here as they are."""
-    given: dict[str, Any] = {"resume": True} if run.exists else {"recipe": recipe}
-    new = get_context("spawn")  # a fork would inherit torch's threads in whatever state they are in
-    incoming, outgoing = new.Pipe(duplex=False)
-    process = new.Process(target=train_here, args=(outgoing, {"out": run.path, "device": device, **given}))
+    """Train or resume a run in a separate process. Its errors are raised here unchanged."""
+    arguments: dict[str, Any] = {"resume": True} if run.exists else {"recipe": recipe}
+    context = get_context("spawn")  # a fork would inherit torch's threads in an undefined state
+    incoming, outgoing = context.Pipe(duplex=False)
+    process = context.Process(target=train_here, args=(outgoing, {"out": run.path, "device": device, **arguments}))
     process.start()
     outgoing.close()
     try:
         error = incoming.recv()
     except EOFError:
-        process.join()  # or it would have no exit code yet
+        process.join()  # the exit code is not set before
         raise MachineError(
-            f"the training of {run.path} ended with exit code {process.exitcode}",
-            "give the command again to resume; a negative code is a signal, such as -9 when memory runs out",
+            f"the run in {run.path} stopped with exit code {process.exitcode}",
+            "repeat the command to resume; a negative code is a signal, such as -9 when memory runs out",
         ) from None
     finally:
-        process.join()  # at Ctrl-C, which both receive, it saves first
+        process.join()  # both processes receive Ctrl-C, and the run saves its checkpoint first
     if error is not None:
         raise error
 
 
-def train_here(outgoing: Connection, given: dict[str, Any]) -> None:
+def train_here(outgoing: Connection, arguments: dict[str, Any]) -> None:
     try:
-        train(**given)
+        train(**arguments)
         outgoing.send(None)
     except (ClearformerError, Interrupted) as error:
         outgoing.send(error)
 
 
 def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, device: str) -> Results:
-    """The score of one training, its costs, and its validation curve."""
+    """The metric of one run, its costs, and its validation curve. `judged_on` is the split of the metric."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
-    judged = "test" if metric.name in report.get("test", {}) else "valid"
+    split = "test" if metric.name in report.get("test", {}) else "valid"
     valid = [row for row in read_metrics(run.metrics) if row["kind"] == "valid"]
     unit = task_of(recipe).unit
     pace = seconds_per_step(run, unit)
     return {
-        "score": report[judged][metric.name],
-        "judged_on": judged,
+        "score": report[split][metric.name],
+        "judged_on": split,
         "unit": unit,
         "count": report[unit],
         "per_second": report[f"{unit}_per_second"],
-        **{key: report[key] for key in KEPT},
+        **{key: report[key] for key in REPORT_KEYS},
         "reached": None if goal is None else reached(run, metric, goal, unit),
         "curve": {
             "step": [row["step"] for row in valid],
@@ -154,14 +159,14 @@ def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, 
 
 
 def seconds_per_step(run: RunFolder, unit: str) -> float:
-    """Seconds of training at its median speed, without compilation and validation."""
+    """Seconds per step at the median speed of the run, without compilation and validation."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
     speed = median(row[f"{unit}_per_s"] for row in read_metrics(run.metrics) if row["kind"] == "train")
     return float(report[unit] / report["steps"] / speed)
 
 
 def reached(run: RunFolder, metric: Metric, goal: float, unit: str) -> Results | None:
-    """Step and seconds of training at the first validation that is as good as the goal; None if there is none."""
+    """Step and training seconds of the first validation that reaches the goal; None if the run never reaches it."""
     for row in read_metrics(run.metrics):
         if row["kind"] == "valid" and (row[metric.name] == goal or metric.better(row[metric.name], goal)):
             return {"step": row["step"], "seconds": round(row["step"] * seconds_per_step(run, unit), 1)}
@@ -169,13 +174,13 @@ def reached(run: RunFolder, metric: Metric, goal: float, unit: str) -> Results |
 
 
 def by_length(run: RunFolder, recipe: Recipe, device: str) -> list[Results] | None:
-    """BLEU of a translator by the length of the sentence, if it was tested."""
+    """BLEU of a translator by sentence length; None without test data."""
     if not (pairs := read_test(run.data)):
         return None
     translator = load_as(Translator, run.path, device)
     references = [[plain_reference(pair.target, recipe) for pair in pairs]]
     scores = evaluate(translator, [pair.source for pair in pairs], references, recipe.evaluate)
-    sources = [plain_reference(pair.source, recipe) for pair in pairs]  # words, where the corpus has subwords
+    sources = [plain_reference(pair.source, recipe) for pair in pairs]  # words, even if the corpus has subwords
     return bleu_by_length(sources, scores["translations"], references, recipe.evaluate)
 
 
@@ -199,13 +204,16 @@ def write_results(
         "runs": runs,
     }
     write_json(folder / "results.json", results)
-    figure = plots.plot_comparison(results, folder / "picture.svg").read_text(encoding="utf-8")
+    figure = plots.plot_comparison(results, folder / "figure.svg").read_text(encoding="utf-8")
     write_text(folder / "page.html", page(results, figure, settings.read_text(encoding="utf-8")))
     return {"page": str(folder / "page.html"), **results}
 
 
 def table(runs: Mapping[str, list[Results]], metric: Metric) -> list[Results]:
-    """A row for each contender, best first: means over its seeds. No `reached_seconds` if a seed missed the goal."""
+    """One row per contender, best first, with means over the seeds.
+
+    `reached_seconds` is None if a run missed the goal.
+    """
     rows = []
     for name, seeds in runs.items():
         scores, goals = [run["score"] for run in seeds], [run["reached"] for run in seeds]
@@ -214,7 +222,7 @@ def table(runs: Mapping[str, list[Results]], metric: Metric) -> list[Results]:
                 "name": name,
                 "score": mean(scores),
                 "sd": stdev(scores) if len(scores) > 1 else None,
-                **{key: mean(run[key] for run in seeds) for key in ("count", "per_second", *KEPT)},
+                **{key: mean(run[key] for run in seeds) for key in ("count", "per_second", *REPORT_KEYS)},
                 "reached_seconds": mean(goal["seconds"] for goal in goals) if all(goals) else None,
             }
         )
@@ -222,7 +230,9 @@ def table(runs: Mapping[str, list[Results]], metric: Metric) -> list[Results]:
 
 
 def title(runs: Mapping[str, list[Results]], metric: Metric, config: CompareConfig) -> str:
+    """One sentence for the page: the budget, the best contender and the last one."""
     first, *others = table(runs, metric)
     [(unit, amount)] = config.budget.model_dump(exclude_none=True).items()
-    after = f"After {amount:,} {unit} each, {first['name']} is best with {metric.name} {first['score']:.4g}"
-    return f"{after}; {others[-1]['name']} has {others[-1]['score']:.4g}" if others else after
+    best = f"{first['name']} is best with {metric.name} {first['score']:.4g}"
+    sentence = f"After {count(amount, unit.removesuffix('s'))} each, {best}"
+    return f"{sentence}; {others[-1]['name']} has {others[-1]['score']:.4g}" if others else sentence

@@ -1,9 +1,9 @@
-"""What this machine has, and which fast paths are on.
+"""doctor: the devices, threads, libraries and compiler of this machine, and which fast paths are available.
 
-    doctor()    the facts, as a dictionary that JSON can hold
-    describe()  the facts as lines to read: `ok` and a fact, or `note`, a fact and what would make it faster
+    doctor()    the facts, as a dictionary for JSON
+    describe()  one line per fact: `ok` and the fact, or `note`, the fact and a hint
 
-Nothing is compiled and no tensor is created: it is safe to run beside a training.
+Nothing is compiled and no tensor is created, so it is safe to call during a run.
 """
 
 import os
@@ -20,13 +20,15 @@ from typing import Any
 
 import torch
 
-NEEDED = ("numpy", "tokenizers", "safetensors", "sacrebleu", "pydantic", "matplotlib")
-OPTIONAL = {"tensorboard": "curves in TensorBoard", "transformers": "comparisons with Hugging Face's models"}
+from clearformer.wording import count, listed
+
+REQUIRED = ("numpy", "tokenizers", "safetensors", "sacrebleu", "pydantic", "matplotlib")
+OPTIONAL = {"tensorboard": "curves in TensorBoard", "transformers": "comparisons with Hugging Face models"}
 GB = 1e9
 
 
 def doctor() -> dict[str, Any]:
-    """The facts, by part of the machine. A value is None where this platform does not report it."""
+    """The facts, grouped by component. A value is None if the platform does not report it."""
     compilers = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
     return {
         "python": platform.python_version(),
@@ -46,12 +48,12 @@ def doctor() -> dict[str, Any]:
             "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
             "triton": find_spec("triton") is not None,
         },
-        "packages": {name: installed(name) for name in (*NEEDED, *OPTIONAL)},
+        "packages": {name: installed(name) for name in (*REQUIRED, *OPTIONAL)},
     }
 
 
 def examine_cpu() -> dict[str, Any]:
-    """The processor: its model, the threads that this process may use, and those that torch uses."""
+    """The processor: its name, the threads that this process may use, and the threads that torch uses."""
     capabilities = torch.cpu.get_capabilities()
     return {
         "model": capabilities.get("cpu_name") or platform.processor() or platform.machine(),
@@ -67,17 +69,17 @@ def examine_cpu() -> dict[str, Any]:
 
 
 def usable_threads() -> int:
-    """Hardware threads that this process may run on: its affinity, limited by the cgroup quota of a container."""
+    """The hardware threads that this process may run on: its affinity, limited by the cgroup quota of a container."""
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return min(threads, ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no control group, or one whose quota is the word "max"
+    except (OSError, ValueError):  # no control group, or the quota is the word "max"
         return threads
 
 
 def examine_cuda() -> dict[str, Any]:
-    """The GPUs. `trouble` is the driver's message if torch was built for GPUs and there is none."""
+    """The GPUs. `trouble` is the driver's message if torch is built for GPUs and finds none."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -89,7 +91,7 @@ def examine_cuda() -> dict[str, Any]:
 
 
 def describe_device(properties: Any) -> dict[str, Any]:
-    """One GPU. bfloat16 in hardware begins with compute capability 8.0, NVIDIA's Ampere."""
+    """One GPU. Hardware bfloat16 needs compute capability 8.0 (NVIDIA Ampere) or later."""
     return {
         "name": properties.name,
         "memory_gb": properties.total_memory / GB,
@@ -99,7 +101,7 @@ def describe_device(properties: Any) -> dict[str, Any]:
 
 
 def total_memory() -> float | None:
-    """The machine's memory in GB."""
+    """The memory of the machine in GB."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
@@ -114,78 +116,79 @@ def installed(package: str) -> str | None:
 
 
 def describe(report: Mapping[str, Any]) -> list[str]:
-    """One line for each finding of `doctor`."""
+    """One line per fact of the report."""
     return [f"ok    {fact}" if hint is None else f"note  {fact}; {hint}" for fact, hint in findings(report)]
 
 
 def findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Pairs of a fact and, where something would make it faster or safer, a hint."""
+    """Pairs of a fact and a hint; the hint is None where nothing needs to be done."""
     yield f"Python {report['python']}, torch {report['torch']} on {report['system']}", None
-    yield from judge_cpu(report["cpu"])
+    yield from cpu_findings(report["cpu"])
     if report["memory_gb"] is not None:
         yield f"{report['memory_gb']:.1f} GB of memory", None
     low = report["disk_free_gb"] < 5
-    yield f"{report['disk_free_gb']:.0f} GB of disk free here", "checkpoints may not fit" if low else None
-    yield from judge_devices(report)
-    yield from judge_compile(report["compile"], bool(report["cuda"]["devices"]))
-    yield from judge_packages(report["packages"])
+    hint = "checkpoints may not fit: free some space" if low else None
+    yield f"{report['disk_free_gb']:.0f} GB of free disk space in this folder", hint
+    yield from device_findings(report)
+    yield from compile_findings(report["compile"], bool(report["cuda"]["devices"]))
+    yield from package_findings(report["packages"])
 
 
-def judge_cpu(cpu: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def cpu_findings(cpu: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     slow = cpu["vector"] in ("DEFAULT", "NO AVX")
-    yield f"CPU {cpu['model']}, vector instructions {cpu['vector']}", "an AVX2 machine is faster" if slow else None
+    yield f"CPU {cpu['model']}, vector instructions {cpu['vector']}", "a CPU with AVX2 is faster" if slow else None
 
     threads, cores = cpu["torch_threads"], min(cpu["physical_cores"] or cpu["usable_threads"], cpu["usable_threads"])
-    fact = f"torch uses {threads} threads for {cores} usable cores"
+    fact = f"torch uses {count(threads, 'thread')} for {count(cores, 'usable core')}"
     if threads == cores:
         yield fact, None
     elif cpu["omp_num_threads"] is not None:
-        yield f"{fact}, OMP_NUM_THREADS is {cpu['omp_num_threads']}", f"OMP_NUM_THREADS={cores} uses each core once"
+        yield f"{fact}, OMP_NUM_THREADS is {cpu['omp_num_threads']}", f"OMP_NUM_THREADS={cores} uses every core once"
     else:
         yield fact, f"OMP_NUM_THREADS={cores} may be faster"
 
     names = {"mkl": "MKL", "onednn": "oneDNN", "openmp": "OpenMP"}
     on, off = ([name for key, name in names.items() if cpu[key] is state] for state in (True, False))
-    hint = f"without {', '.join(off)}, as on ARM machines, matrix products may be slower" if off else None
+    hint = f"without {listed(off)}, as on ARM machines, matrix products may be slower" if off else None
     yield f"CPU libraries: {', '.join(on) or 'none'}", hint
 
 
-def judge_devices(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def device_findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     cuda = report["cuda"]
     for device in cuda["devices"]:
         fact = f"GPU {device['name']}, {device['memory_gb']:.0f} GB, compute capability {device['capability']}"
-        yield fact, None if device["bf16"] else "it has no bfloat16, train in float16 or float32"
+        yield fact, None if device["bf16"] else "it has no bfloat16; train with --set train.precision=float32"
     if cuda["devices"]:
         kernels = [name for name, is_on in report["attention"].items() if is_on]
-        hint = None if "flash" in kernels else "torch.backends.cuda.enable_flash_sdp(True) turns the fastest on"
+        hint = None if "flash" in kernels else "torch.backends.cuda.enable_flash_sdp(True) enables the fastest"
         yield f"attention kernels: {', '.join(kernels) or 'none fused'}", hint
     elif report["mps"]:
-        yield "Apple GPU through MPS", None
+        yield "Apple GPU (MPS)", None
     elif cuda["built_for"]:
-        yield "no GPU, though torch is built for one", cuda["trouble"] or "check the driver with nvidia-smi"
+        yield "no GPU, although torch is built for GPUs", cuda["trouble"] or "check the driver with nvidia-smi"
     else:
-        yield "no GPU, and torch is built for the CPU alone", "with an NVIDIA card, install torch's CUDA build"
+        yield "no GPU; torch is built for the CPU only", "for an NVIDIA GPU, install the CUDA build of torch"
 
 
-def judge_compile(tools: Mapping[str, Any], has_gpu: bool) -> Iterator[tuple[str, str | None]]:
-    """torch.compile generates C++ for the CPU, which needs a compiler and Python's headers, and Triton for the GPU."""
-    needs = {
+def compile_findings(tools: Mapping[str, Any], has_gpu: bool) -> Iterator[tuple[str, str | None]]:
+    """torch.compile generates C++ for the CPU, which needs a compiler and Python headers, and Triton for the GPU."""
+    requirements = {
         "a C++ compiler, such as g++": tools["compiler"],
-        "Python's headers (python3-dev)": tools["python_headers"],
+        "the Python headers (python3-dev)": tools["python_headers"],
         "triton": tools["triton"] or not has_gpu,
     }
-    missing = [need for need, is_there in needs.items() if not is_there]
+    missing = [name for name, is_installed in requirements.items() if not is_installed]
     if missing:
-        yield "torch.compile cannot work here", f"install {', '.join(missing)}"
+        yield "torch.compile is not available", f"install {listed(missing)}"
     else:
-        yield f"torch.compile can work, with {tools['compiler']}", None
+        yield f"torch.compile is available, with {tools['compiler']}", None
 
 
-def judge_packages(packages: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:
+def package_findings(packages: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:
     yield ", ".join(f"{name} {number}" for name, number in packages.items() if number), None
     for name, purpose in OPTIONAL.items():
         if packages[name] is None:
             yield f"{name} is not installed", f"pip install {name} for {purpose}"
-    for name in NEEDED:
+    for name in REQUIRED:
         if packages[name] is None:
             yield f"{name} is missing", f"pip install {name}"

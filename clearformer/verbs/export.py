@@ -1,4 +1,4 @@
-"""Write a model as a Hugging Face folder, or as torchvision weights."""
+"""export: write a model as a Hugging Face folder or as torchvision weights."""
 
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ FORMATS = ("huggingface", "torchvision")
 
 
 def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
-    """Write the folder that `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor` read: folder, model_type.
+    """Write a folder for `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor`, and return folder, model_type.
 
-    The format "torchvision" writes the weights under torchvision's names, as safetensors: nothing is ever pickled.
+    The format "torchvision" writes the weights with the names of torchvision, as safetensors and never as a pickle.
     """
     out = Path(out)
     if format not in FORMATS:
-        raise ConfigError(f"there is no format `{format}`", suggest(format, FORMATS))
+        raise ConfigError(f"there is no export format `{format}`", suggest(format, FORMATS))
     require_empty(out)
     opened = open_model(model)
     if format == "torchvision":
@@ -39,8 +39,8 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
 
 
 def export_image_model(opened: Pretrained, out: Path) -> str:
-    """The network, its class names, and how it reads images."""
-    converter_for(opened.config)  # first: there is none for an autoencoder
+    """Write the weights, the class names and the image processor."""
+    converter_for(opened.config)  # raises for an autoencoder, before anything is written
     model_type = export_image_classifier(out, opened.config, weights_of(opened.network), opened.classes or [])
     if opened.recipe.image is not None:
         write_image(out, opened.recipe.image)
@@ -48,12 +48,12 @@ def export_image_model(opened: Pretrained, out: Path) -> str:
 
 
 def export_text_model(opened: Pretrained, out: Path) -> str:
-    """The network, its tokenizer, and its chat template if it has one."""
+    """Write the weights, the tokenizer, and the chat template if there is one."""
     tokenizer = opened.target_tokenizer
     if opened.source_tokenizer.fingerprint() != tokenizer.fingerprint():
         raise CheckpointError(
-            f"{opened.name} has a vocabulary for each side, and tokenizer.json holds one",
-            "only a model with one vocabulary can be exported: train with text.shared = true",
+            f"{opened.name} has separate source and target vocabularies, but tokenizer.json holds only one",
+            "train with one vocabulary for both languages: --set text.shared=true",
         )
     ids = {"pad": tokenizer.pad_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
     model_type = export_any(out, opened.config, weights_of(opened.network), ids)

@@ -1,4 +1,4 @@
-"""fill: the word that is missing at a known place."""
+"""fill: find the missing word at a known position."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,5 +12,9 @@ from clearformer.verbs.load import load_for
 def fill(
     model: str | Path, text: str, n: int = 5, candidates: Sequence[str] | None = None, *, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """The best words for the gap ___ of a text: text, word, position, logprob, share."""
-    return [asdict(row) for row in gaps.fill(load_for("fill", model, device), text, n, candidates)]
+    """The n best words for the blank ___ in a text: text, word, position, logprob, probability.
+
+    `share` is the old name of `probability`.
+    """
+    rows = gaps.fill(load_for("fill", model, device), text, n, candidates)
+    return [{**asdict(row), "share": row.probability} for row in rows]

@@ -1,4 +1,4 @@
-"""Go on from a trained model, with data of one's own."""
+"""finetune: continue training a model on other data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from clearformer.loading.open import open_model, refuse_prefix
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples
 from clearformer.tasks.task import Plan, Request
-from clearformer.tuning.methods import SAID, Method
+from clearformer.tuning.methods import METHOD_NAMES, Method
 from clearformer.verbs.train import Name, default_folder, refuse_with_resume, run, saved_recipe
 
 
@@ -25,21 +25,22 @@ def finetune(
     device: str = "auto",
     **data: Any,
 ) -> dict[str, Any]:
-    """Go on from a trained model, with its own vocabulary and a gentler rate; reports as `train` does.
+    """Fine-tune a trained model with a lower learning rate, and return the report of the run like `train`.
 
-    `data` is named as for `train`: a translator learns from other pairs=, a language model from another text=, a
-    classifier from labels= or images=, a speech recogniser from recordings=. The method says what learns: "full",
-    "lora", "prefix" or "head". All but the first save only what they learnt, and need `model` ever after.
+    The keywords for data are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
+    images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
+    method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
+    the run needs `model` at inference.
     """
     start = find(model)
-    if method not in SAID:
-        raise ConfigError(f"there is no method `{method}`", suggest(method, SAID))
+    if method not in METHOD_NAMES:
+        raise ConfigError(f"there is no fine-tuning method `{method}`", suggest(method, METHOD_NAMES))
     if resume:
         refuse_with_resume({"pairs": pairs, **data})
         return run(Plan(saved_recipe(out, settings)), Path(str(out)), True, device)
     given = collect({"pairs": pairs, **data})
     if given is None:
-        raise ConfigError("there is nothing to go on with", f"give {examples()}")
+        raise ConfigError("no data to fine-tune on", f"give {examples()}")
     task = TASKS.resolve(given.flag.task)
     request = Request(task.sources(given), None, settings, device, Recipe.parse, method)
     chosen = task.plan_finetune(request, start, read_recipe(start))

@@ -1,4 +1,4 @@
-"""generate: text that continues or answers a prompt."""
+"""generate: continue or answer prompts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from clearformer.verbs.load import load_for
 
 
 class Generator(Protocol):
-    """What `generate` asks of a handle."""
+    """The interface of a handle that `generate` needs."""
 
     def writer(self, chat: bool = False) -> Writer: ...
 
@@ -17,9 +17,9 @@ class Generator(Protocol):
 def generate(
     model: str | Path, prompts: Sequence[str], *, chat: bool = False, device: str = "cpu", **settings: Any
 ) -> list[list[Continuation]]:
-    """Continuations of each prompt by a language model; answers with `chat`, or from an encoder–decoder such as T5.
+    """The continuations of each prompt, or the answers with `chat` or from an encoder-decoder such as T5.
 
-    The settings are those of `Writer.generate`.
+    The settings are the keyword arguments of `Writer.generate`.
     """
     generator: Generator = load_for("generate", model, device)
     return generator.writer(chat).generate(prompts, **settings)

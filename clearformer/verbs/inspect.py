@@ -1,4 +1,4 @@
-"""Show the layers of a model: shapes, parameters, multiplications. Nothing is allocated, whatever the size."""
+"""inspect: the layers of a model, with shapes, parameters and multiply-adds. Nothing is allocated, even for GPT-3."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,19 +13,19 @@ from clearformer.loading.folder import bundled, read_recipe
 from clearformer.models import MODELS
 from clearformer.models.build import build_model, model_config, preset_name, presets
 
-LENGTH = 32  # tokens on each side, where neither the call nor the model says
+LENGTH = 32  # tokens per side, if neither the call nor the model sets a size
 
 
 def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
-    """The layers of a run folder, bundled model, preset or model kind, and their totals, for one example.
+    """The layers of a run folder, bundled model, preset or architecture, and their totals, for one example.
 
-    `length` is the number of tokens on each side, 32 by default. For images it is pixels per side, by default those of
-    the model.
+    `length` is the number of tokens per side, by default 32. For images it is the number of pixels per side, by default
+    the image size of the model. `multiplications` is the old name of `multiply_adds`.
     """
     config = find_config(name)
     size = getattr(config, "size", None)
     if size is not None and length is not None:
-        config.changed(size=length)  # refuses an image that is too small for the filters
+        config.changed(size=length)  # raises if the image is too small for the filters
     length = length or size or LENGTH
     with torch.device("meta"):
         model = build_model(config)
@@ -34,17 +34,20 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
     return {
         "name": str(name),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "multiplications": sum(layer.multiplications for layer in layers),
+        "multiply_adds": (multiply_adds := sum(layer.multiply_adds for layer in layers)),
+        "multiplications": multiply_adds,
         "length": length,
-        "layers": [asdict(layer) for layer in layers],
+        "layers": [{**asdict(layer), "multiplications": layer.multiply_adds} for layer in layers],
     }
 
 
 def find_config(name: str | Path) -> Any:
-    """The configuration of a model that is named by its folder, bundled name, preset or kind."""
+    """The configuration of a run folder, bundled model, preset or architecture."""
     if Path(name).exists() or str(name) in bundled():
         return read_recipe(name).model
     known = [*presets(), *MODELS.names(), *bundled()]
     if preset_name(str(name)) not in known:
-        raise ConfigError(f"there is no run folder, preset or model called `{name}`", suggest(str(name), known))
+        raise ConfigError(
+            f"there is no run folder, bundled model, preset or architecture `{name}`", suggest(str(name), known)
+        )
     return model_config(str(name))

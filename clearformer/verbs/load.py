@@ -1,4 +1,4 @@
-"""load: a model ready for use."""
+"""load: open a trained model for inference."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,12 +15,12 @@ Kind = TypeVar("Kind", bound=Handle)
 
 
 def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
-    """A trained model, from a run folder or a Hugging Face folder, as a handle of its kind (clearformer/handles/)."""
+    """The handle (clearformer/handles/) of a trained model, from a run folder, Hugging Face folder or bundled model."""
     return handle_of(open_packed(model, device))
 
 
 def load_for(verb: str, model: str | Path, device: str = "cpu") -> Any:
-    """As `load`, but refuse a model that lacks the verb."""
+    """Like `load`, but refuse a model that does not support the verb."""
     handle = load(model, device)
     if verb not in handle.verbs:
         raise CheckpointError(f"{model} is {handle.kind}: it cannot {verb}", uses(handle))
@@ -28,18 +28,21 @@ def load_for(verb: str, model: str | Path, device: str = "cpu") -> Any:
 
 
 def load_as(kind: type[Kind], model: str | Path, device: str = "cpu") -> Kind:
-    """As `load`, but refuse a model of another kind."""
+    """Like `load`, but refuse a model with another class of handle."""
     return require(kind, load(model, device), model)
 
 
 def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Any:
-    """A model that embeds texts or images. `unit` scales vectors to length 1; None follows the model's own files."""
+    """A model that embeds texts or images.
+
+    `unit` scales the vectors to length 1; None uses the setting in the files of the model.
+    """
     pretrained = open_packed(model, device)
     return task_of(pretrained.recipe).encoder(pretrained, unit)
 
 
 def load_image_model(model: str | Path, device: str = "cpu") -> ImageModel:
-    """An image network as it was trained, layer by layer: to look into, not for speed."""
+    """An image model with unpacked layers, for inspection rather than speed."""
     return require(ImageModel, handle_of(open_model(model, device)), model)
 
 
@@ -60,4 +63,4 @@ def require(kind: type[Kind], handle: Handle, model: str | Path) -> Kind:
 
 
 def uses(handle: Handle) -> str:
-    return f"with it you can: {', '.join(handle.verbs)}"
+    return f"commands for {handle.kind}: {', '.join(handle.verbs)}"

@@ -1,4 +1,4 @@
-"""Add a LoRA adapter to the weights of its base: a run that LoRA tuned, or a folder that peft wrote."""
+"""merge: add a LoRA adapter to the weights of its base. The adapter is a LoRA run or an adapter folder of peft."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from clearformer.tuning import adapters
 
 
 def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) -> dict[str, Any]:
-    """Write a run folder of the base with the adapter in its weights, and return run, kind, parameters, base.
+    """Write a run folder with the merged weights, and return run, kind, parameters, base.
 
-    The adapter names its base. Give `base` if it has moved.
+    The path of the base is recorded in the adapter; `base` overrides it for an adapter of peft.
     """
     adapter, out = Path(adapter), Path(out)
     require_empty(out)
@@ -31,21 +31,23 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
 
 
 def open_tuned_run(run: Path) -> tuple[Pretrained, str]:
-    """A run that LoRA tuned, as a model without [tuning], and its base. Opening it merges its adapter."""
+    """The model of a LoRA run, without [tuning], and the path of its base. Opening the run merges the adapter."""
     opened = open_model(run)
     tuning = opened.recipe.tuning
     if tuning is None or tuning.method != "lora":
-        how = "trained whole" if tuning is None else f"tuned by the method `{tuning.method}`"
-        raise CheckpointError(f"{run} was {how}: it has no LoRA to merge", "name the --out of finetune --method lora")
+        how = "trained in full" if tuning is None else f"fine-tuned with --method {tuning.method}"
+        raise CheckpointError(
+            f"{run} was {how}: it has no LoRA adapter to merge", "give a run of clearformer finetune --method lora"
+        )
     return replace(opened, recipe=opened.recipe.with_tables(tuning=None)), str(tuning.base)
 
 
 def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretrained, Path]:
-    """The base of an adapter that peft wrote, with the adapter merged, and the folder of the base."""
+    """The base of a peft adapter with the adapter merged, and the folder of the base."""
     if not (adapter / CONFIG).exists():
         raise CheckpointError(
-            f"{adapter} holds no adapter: it has no {CONFIG}",
-            "name a run that LoRA tuned, or a folder that peft wrote",
+            f"{adapter} is not an adapter: it has no {CONFIG}",
+            "give a run of clearformer finetune --method lora, or an adapter folder of peft",
         )
     folder = base_of(adapter) if base is None else find(base)
     opened = open_model(folder)
@@ -56,9 +58,11 @@ def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretraine
 
 
 def base_of(adapter: Path) -> Path:
-    """The folder of the model that an adapter was trained on. Its path may start at the adapter's folder."""
+    """The folder of the model that an adapter was trained on. Its path may be relative to the adapter."""
     name = read_config(adapter).get("base_model_name_or_path")
     for path in (Path(str(name)), adapter / str(name)) if name else ():
         if path.is_dir():
             return find(path)
-    raise CheckpointError(f"{adapter} is for the base `{name}`, which is not here", "say where it is: --base FOLDER")
+    raise CheckpointError(
+        f"{adapter}: its base `{name}` does not exist here", "give the folder of the base with --base FOLDER"
+    )

@@ -1,4 +1,4 @@
-"""neighbours: the words nearest to a word, by their embeddings."""
+"""neighbours: the words with the embeddings most similar to a word."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,6 @@ from clearformer.verbs.load import load_for
 
 
 def neighbours(model: str | Path, word: str, n: int = 10, *, device: str = "cpu") -> list[dict[str, Any]]:
-    """The n nearest words of a translator's source vocabulary: word, cosine; the nearest first."""
+    """The n most similar words in the source vocabulary of a translator, most similar first: word, cosine."""
     translator: Translator = load_for("neighbours", model, device)
-    return [{"word": piece, "cosine": cosine} for piece, cosine in translator.neighbours(word, n)]
+    return [{"word": token, "cosine": cosine} for token, cosine in translator.neighbours(word, n)]

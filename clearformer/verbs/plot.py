@@ -1,9 +1,9 @@
-"""Figures by name: what computes the numbers of each, and what draws them.
+"""plot: the figures by name, each with a function that computes its values and a function that draws them.
 
 SeedFigure         computed from a seed                                              claims/
-ImageModelFigure   computed from a trained network and images                        lens/
-EmbeddingsFigure   computed from a trained network and images, or texts              lens/embeddings.py
-TextFigure         computed from a trained network and a text                        lens/attention.py
+ImageModelFigure   computed from a trained model and images                          lens/
+EmbeddingsFigure   computed from a trained model and images or texts                 lens/embeddings.py
+TextFigure         computed from a trained model and a text                          lens/attention.py
 """
 
 from abc import ABC, abstractmethod
@@ -29,14 +29,14 @@ from clearformer.plots.style import suffix_of
 from clearformer.verbs.load import load_encoder, load_image_model, open_packed
 
 Name = str | Path
-Numbers = dict[str, Any]
-Compute = Callable[..., Numbers]
+Values = dict[str, Any]
+Compute = Callable[..., Values]
 Draw = Callable[[Mapping[str, Any], Path | str], Path]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a figure may be computed from. `given` has the names of the options that are not None."""
+    """The options of all figures. `given` is the set of options that are not None."""
 
     seed: int
     device: str
@@ -55,55 +55,54 @@ class Options:
 
     @property
     def source(self) -> Any:
-        """[data] train of the model, which says how files like those of its training are read; None if imported."""
+        """[data] train of the model, which defines how files are read; None for an imported model."""
         return getattr(read_recipe(str(self.model)).data, "train", None)
 
 
 class Figure(ABC):
-    """A figure knows which options it needs and takes, computes its numbers from them, and draws the numbers."""
+    """A figure checks its options, computes its values from them, and draws the values."""
 
     example: ClassVar[str] = "--model runs/photos --images photos/"
     draw: Draw
 
     @abstractmethod
-    def compute(self, options: Options) -> Numbers: ...
+    def compute(self, options: Options) -> Values: ...
 
     def needs(self, given: set[str]) -> set[str]:
-        """The options that it cannot do without."""
+        """The required options."""
         return set()
 
     def takes(self) -> set[str]:
-        """The options that it takes besides."""
+        """The options that may be given in addition."""
         return set()
 
     def check(self, name: str, given: set[str]) -> None:
-        """Refuse options that it does not take, and name those that are missing."""
+        """Raise an error for an option that does not apply, or for a missing one."""
         needs = self.needs(given)
         for option in Options.NAMES:
-            flag = "the text" if option == "text" else f"--{option}"  # the text is an argument
+            flag = "TEXT" if option == "text" else f"--{option}"  # the text is an argument
             if option in given - needs - self.takes():
-                beside = " beside texts" if option == "images" and "texts" in needs else ""
-                raise ConfigError(f"the figure `{name}` takes no {option}{beside}", f"leave {flag} out")
+                both = " with --texts" if option == "images" and "texts" in needs else ""
+                raise ConfigError(f"the figure `{name}` does not take {flag}{both}", f"omit {flag}")
             if option in needs - given:
-                wanted = "a text" if option == "text" else flag
-                raise ConfigError(f"the figure `{name}` needs {wanted}", f"for example {self.example}")
+                raise ConfigError(f"the figure `{name}` needs {flag}", f"clearformer plot {name} {self.example}")
 
 
 @dataclass(frozen=True)
 class SeedFigure(Figure):
-    """Computed from a seed, without a model."""
+    """A figure that is computed from a seed, without a model."""
 
     look: Compute
     draw: Draw
 
-    def compute(self, options: Options) -> Numbers:
+    def compute(self, options: Options) -> Values:
         with one_thread():
             return self.look(options.seed)
 
 
 @dataclass(frozen=True)
 class ImageModelFigure(Figure):
-    """Computed from an image model, at most `most` images and perhaps a layer; without images where that is 0."""
+    """A figure that is computed from an image model and at most `most` images; 0 means without images."""
 
     look: Compute
     draw: Draw
@@ -116,7 +115,7 @@ class ImageModelFigure(Figure):
     def takes(self) -> set[str]:
         return {"layer"} if self.takes_layer else set()
 
-    def compute(self, options: Options) -> Numbers:
+    def compute(self, options: Options) -> Values:
         handle = load_image_model(str(options.model), options.device)
         if not self.most:
             return self.look(handle)
@@ -127,26 +126,26 @@ class ImageModelFigure(Figure):
 
 @dataclass(frozen=True)
 class EmbeddingsFigure(ImageModelFigure):
-    """Computed from an image model and images, or from a text encoder and texts."""
+    """A figure that is computed from an image model and images, or from a text encoder and texts."""
 
-    example = f"{ImageModelFigure.example}, or --model runs/bert --texts reviews.tsv"
+    example = f"{ImageModelFigure.example}; for a text model, --texts FILE instead of --images"
 
     def needs(self, given: set[str]) -> set[str]:
         return {"model", "texts"} if "texts" in given else super().needs(given)
 
-    def compute(self, options: Options) -> Numbers:
+    def compute(self, options: Options) -> Values:
         if options.texts is None:
             return super().compute(options)
         encoder, source = load_encoder(str(options.model), options.device), options.source
         if not isinstance(encoder, TextEncoder):
-            raise CheckpointError(f"{encoder.name} reads images, not texts", "give --images instead of --texts")
+            raise CheckpointError(f"{encoder.name} is an image model", "give --images instead of --texts")
         sample = sample_texts(Path(options.texts), source if isinstance(source, LabelSource) else None, self.most)
         return embeddings.place_texts(encoder, sample)
 
 
 @dataclass(frozen=True)
 class TextFigure(Figure):
-    """Computed from a model that reads a text, or translates it into a target."""
+    """A figure that is computed from a text model and a text, or a text and its translation."""
 
     look: Compute
     draw: Draw
@@ -159,7 +158,7 @@ class TextFigure(Figure):
     def takes(self) -> set[str]:
         return {"target", "layer"}
 
-    def compute(self, options: Options) -> Numbers:
+    def compute(self, options: Options) -> Values:
         return self.look(
             load_attentive(str(options.model), options.device), options.text, options.target, options.layer
         )
@@ -195,33 +194,34 @@ def plot(
     target: str | None = None,
     layer: str | int | None = None,
     device: str = "cpu",
-) -> Numbers:
-    """Compute a figure, draw it as a PNG or SVG file, NAME.png by default, and return the numbers that are drawn.
+) -> Values:
+    """Draw a figure as a PNG or SVG file, NAME.png by default, and return the values that are drawn.
 
-    Some figures are computed from the `seed` alone, others show a `model` at work on `images`: image files, folders of
-    them, or a data set as for training. Some show the feature maps of a `layer`. `embeddings` can also show a text
-    encoder at work on `texts`: a file of lines, or of labelled texts. `attention` shows a `layer`, the last by
-    default, at work on a `text`. A translator attends while it writes the `target`, its own translation by default.
+    Some figures need only the `seed`, others a `model` and `images`: image files, folders of images, or a dataset as
+    for training. Some show the feature maps of a `layer`. `embeddings` also accepts a text encoder and `texts`: a file
+    with one text per line, or with labelled texts. `attention` shows a `layer`, by default the last, for a `text`; for
+    a translator also for the `target`, by default the translation of the model.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
     figure, out = FIGURES[name], Path(out or f"{name}.png")
-    suffix_of(out)  # before anything is computed
+    suffix_of(out)  # raises for an unsupported file type, before anything is computed
     paths = [Path(path) for path in ([images] if isinstance(images, str | Path) else images)]
     options = Options(seed, device, model, paths or None, texts, text, target, layer)
     figure.check(name, options.given)
-    numbers = figure.compute(options)
-    figure.draw(numbers, out)
-    return {"picture": str(out), **numbers}
+    values = figure.compute(options)
+    figure.draw(values, out)
+    return {"figure": str(out), "picture": str(out), **values}  # `picture` is the old name of `figure`
 
 
 def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
-    """The handle if it has self-attention, else the encoder inside the model, as of a classifier."""
+    """The handle of the model if it has self-attention, otherwise its encoder, as for a classifier."""
     opened = open_packed(model, device)
     task = task_of(opened.recipe)
     if task.n_tokenizers == 0:
         raise CheckpointError(
-            f"{model} reads images, not texts", "`plot rollout` shows the attention of a Vision Transformer"
+            f"{model} is an image model; `plot attention` needs a text model",
+            f"for a Vision Transformer: clearformer plot rollout --model {model} --images FOLDER",
         )
     with suppress(CheckpointError):  # a BERT without a head has no handle
         handle = task.handle(opened)
@@ -229,13 +229,13 @@ def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
             return handle
     encoder = task.encoder(opened, None)
     if not isinstance(encoder, attention.SelfAttentive):
-        raise CheckpointError(f"{model} has no attention to look at", "choose a Transformer that reads texts")
+        raise CheckpointError(f"{model} has no attention", "choose a Transformer for text")
     return encoder
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread: the tensors are so small that a second one would cost more than it saves."""
+    """Use one thread: the tensors are so small that a second thread would cost more than it saves."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""repair: the word that a sentence lacks, and its place."""
+"""repair: find the missing word of a sentence and its position."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,5 +9,9 @@ from clearformer.verbs.load import load_for
 
 
 def repair(model: str | Path, text: str, n: int = 5, *, device: str = "cpu") -> list[dict[str, Any]]:
-    """The best ways to add the word that a sentence lacks: text, word, position, logprob, share."""
-    return [asdict(row) for row in gaps.repair(load_for("repair", model, device), text, n)]
+    """The n best ways to add the missing word to a sentence: text, word, position, logprob, probability.
+
+    `share` is the old name of `probability`.
+    """
+    rows = gaps.repair(load_for("repair", model, device), text, n)
+    return [{**asdict(row), "share": row.probability} for row in rows]

@@ -1,4 +1,4 @@
-"""score: how likely a model finds texts."""
+"""score: rank texts by their probability."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from clearformer.verbs.load import load_for
 
 
 class Ranker(Protocol):
-    """What `score` asks of a handle."""
+    """The interface of a handle that `score` needs."""
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]: ...
 
@@ -23,11 +23,12 @@ def score(
     closed: bool | None = None,
     device: str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Texts ranked by their probability: text, logprob, tokens, perplexity, the likeliest first.
+    """Texts ranked by their probability, most probable first: text, logprob, tokens, perplexity.
 
-    A language model judges the texts by themselves, a translator as translations of `source`, their ends included. A
-    masked model gives pseudo-log-likelihoods (handles/masked_model.py), which compare with one another only; a sentence
-    scorer the log-probability that nothing is wrong with a text.
+    A language model scores the texts alone, a translator as translations of `source`, including the end-of-text token.
+    A masked model gives pseudo-log-likelihoods (handles/masked_model.py), which are only comparable with one another. A
+    sentence scorer gives the log-probability that a text has no error. `closed` says whether a language model counts
+    the end-of-text token; None means as in training.
     """
     ranker: Ranker = load_for("score", model, device)
     return [{**asdict(row), "perplexity": row.perplexity} for row in ranker.rank(texts, source, closed)]

@@ -1,4 +1,4 @@
-"""Train a model from a recipe, or from data alone."""
+"""train: train a model from a recipe, or from data with settings chosen for it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ def plan(
     device: str = "auto",
     **data: Any,
 ) -> Recipe:
-    """The recipe of a training: read from a file, or chosen from the data. Corpora are read, nothing is written.
+    """The recipe of a run: read from a file, or chosen from the data. Datasets are read, but nothing is written.
 
-    `data` is as `train` takes it.
+    `data` is the same as for `train`.
     """
     chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
@@ -43,19 +43,19 @@ def train(
     device: str = "auto",
     **data: Any,
 ) -> dict[str, Any]:
-    """Train into a run folder, runs/<data>-<model>-<time> unless given, and return its report with the folder as `run`.
+    """Train into the folder `out`, by default runs/<data>-<model>-<time>, and return the report with `run`, the folder.
 
-    Without a recipe, `data` names what to train on: pairs=, text=, labels=, images= or recordings=, or the flag of a
-    registered task; valid= and test= name further splits, and columns=, text_columns= and label_column= where in the
-    files things are. A corpus is one file, or two line-aligned ones as a tuple. `settings` are "table.key=value", as
-    --set takes them. To resume, `out` is enough: the folder holds its recipe. Processes of a distributed training
-    other than the first return an empty report.
+    Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
+    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
+    the files. Data is one file, or a tuple of two files aligned line by line. `settings` are strings "table.key=value",
+    as for --set. To resume, give only `out`: the folder contains the recipe. In a distributed run, all processes but
+    the first return an empty report.
     """
     if resume:
         refuse_with_resume({"recipe": recipe, **data, "model": model})
         chosen = Plan(saved_recipe(out, settings))
     elif isinstance(recipe, Recipe):
-        refuse_beside_recipe({**data, "model": model, "settings": list(settings) or None})
+        refuse_with_recipe({**data, "model": model, "settings": list(settings) or None})
         chosen = Plan(recipe)
     else:
         chosen = choose(recipe, model, settings, device, data)
@@ -66,55 +66,58 @@ def train(
 def choose(
     recipe: Name | None, model: str | None, settings: Sequence[str], device: str, data: Mapping[str, Any]
 ) -> Plan:
-    """The recipe in a file, or one that the task of the data chooses."""
+    """The recipe in a file, or a recipe chosen from the data by its task."""
     given = collect(data)
     if recipe is not None and given is not None:
         raise ConfigError(
-            f"both a recipe, {recipe}, and --{given.flag.name} are given",
-            "a recipe says where its data is; two aligned files are joined by a comma: --pairs train.en,train.de",
+            f"{recipe} and --{given.flag.name} cannot be combined: a recipe defines its data in [data]",
+            "give one of them; two aligned files are joined by a comma: --pairs train.en,train.de",
         )
     if recipe is not None:
-        named = [f"model.{model_key(model)}={model}"] if model else []
-        return Plan(Recipe.read(Path(recipe), [*named, *settings]))
+        model_settings = [f"model.{model_key(model)}={model}"] if model else []
+        return Plan(Recipe.read(Path(recipe), [*model_settings, *settings]))
     if given is None:
-        raise ConfigError("there is nothing to train on", f"give a recipe, {examples()}")
+        raise ConfigError("no data to train on", f"give a recipe, {examples()}")
     task = TASKS.resolve(given.flag.task)
     return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
 
 
-def refuse_beside_recipe(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
+def refuse_with_recipe(arguments: Mapping[str, object]) -> None:
+    for name, value in arguments.items():
         if value is not None:
-            raise ConfigError(f"`{name}` is given beside a Recipe, which says everything", f"leave `{name}` out")
+            raise ConfigError(
+                f"`{name}` cannot be combined with a Recipe, which is complete", f"omit `{name}`, or change the Recipe"
+            )
 
 
-def refuse_with_resume(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
+def refuse_with_resume(arguments: Mapping[str, object]) -> None:
+    for name, value in arguments.items():
         if value is not None:
             option = "a recipe" if name == "recipe" else written(name)
             raise ConfigError(
-                f"a training is resumed as it is: {option} cannot be given again", "give --resume and --out alone"
+                f"{option} cannot be combined with --resume: the run continues with its saved recipe",
+                "give only --resume and --out RUN; --set changes settings",
             )
 
 
 def refuse_without_data(chosen: Plan) -> None:
     if chosen.recipe.data is None:
         raise ConfigError(
-            "there is nothing to train on: an imported model's recipe has no [data]",
-            f"go on from it with data of yours: clearformer finetune --model FOLDER, with {examples()}",
+            "no data to train on: the recipe of an imported model has no [data]",
+            f"fine-tune it on your data: clearformer finetune --model RUN with {examples()}",
         )
 
 
 def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
     if out is None:
-        raise ConfigError("--resume needs --out", "name the run folder to go on with")
+        raise ConfigError("--resume needs --out", "clearformer train --resume --out RUN")
     folder = RunFolder(Path(out))
     folder.require()
     return Recipe.read(folder.recipe, settings)
 
 
 def run(chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None) -> dict[str, Any]:
-    """Train by a plan; the report with the folder as `run`."""
+    """Train according to a plan, and return the report with `run`, the folder."""
     recipe = cast(Recipe, chosen.recipe)
     if not resume:
         probe(recipe)
@@ -123,7 +126,7 @@ def run(chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None)
 
 
 def probe(recipe: Recipe) -> None:
-    """Read an example of each corpus now: a missing test set should not be found out after a day of training."""
+    """Read one example of each split now, so that a missing test set is reported before training."""
     for split in ("train", "valid", "test"):
         if (source := recipe.data.source(split)) is not None:
             next(source.read())

@@ -1,4 +1,4 @@
-"""transcribe: the words of recordings."""
+"""transcribe: recognise the words of recordings."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,9 +15,9 @@ from clearformer.verbs.load import load_for
 def transcribe(
     model: str | Path, sounds: Sequence[str | Path], *, device: str = "cpu", broken: list[DataError] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each WAV file: path, text, and as `words` each word with the seconds where it starts and ends.
+    """One row per WAV file: path, text, and `words`, each with its start and end in seconds.
 
-    A file that cannot be read raises an error; with a list as `broken` it is left out, and the error added there.
+    A file that cannot be read raises an error; if `broken` is a list, the file is skipped and the error appended there.
     """
     refuse_string(sounds, "file")
     transcriber: Transcriber = load_for("transcribe", model, device)

@@ -1,4 +1,4 @@
-"""translate: texts into another language."""
+"""translate: translate texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,6 @@ from clearformer.verbs.load import load_for
 
 
 def translate(model: str | Path, texts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[str]:
-    """The best translation of each text. `settings` are those of `Translator.candidates`, such as beam=1 or seed=0."""
+    """The best translation of each text. `settings` are passed to `Translator.candidates`, such as beam=1."""
     translator: Translator = load_for("translate", model, device)
     return translator.translate(texts, **settings)

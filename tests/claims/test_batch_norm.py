@@ -31,10 +31,10 @@ def test_norms_learn_sooner(numbers) -> None:
 
 def test_a_grating_is_the_equation() -> None:
     """Class 0 runs along x: without noise, every row would be the same."""
-    pictures, classes = batch_norm.gratings(2000, torch.Generator().manual_seed(0))
-    assert pictures.shape == (2000, 1, batch_norm.N, batch_norm.N)
+    images, classes = batch_norm.gratings(2000, torch.Generator().manual_seed(0))
+    assert images.shape == (2000, 1, batch_norm.N, batch_norm.N)
     assert set(classes.tolist()) == set(range(batch_norm.CLASSES))
-    along, across = (pictures[classes == k].var(2).mean().item() for k in (0, batch_norm.CLASSES // 2))
+    along, across = (images[classes == k].var(2).mean().item() for k in (0, batch_norm.CLASSES // 2))
     assert along == pytest.approx(0.3**2, rel=0.05)
     assert across > 0.4
 

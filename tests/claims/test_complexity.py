@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.claims import complexity
-from clearformer.claims.complexity import D, H, exponent, measure, products_of
+from clearformer.claims.complexity import D, H, exponent, measure, multiply_adds_of
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.recurrent import Unrolled
 from clearformer.plots import plot_complexity
@@ -29,18 +29,18 @@ def test_the_exponent_of_a_power_is_found(power: float) -> None:
 @pytest.mark.parametrize("T", [3, 7])
 def test_multiplications_by_hand(T: int) -> None:
     with torch.no_grad():
-        assert products_of(MultiHeadAttention(D, H), T) == 4 * T * D**2 + 2 * T**2 * D
-        assert products_of(Unrolled("lstm", D, D), T) == 8 * T * D**2
+        assert multiply_adds_of(MultiHeadAttention(D, H), T) == 4 * T * D**2 + 2 * T**2 * D
+        assert multiply_adds_of(Unrolled("lstm", D, D), T) == 8 * T * D**2
 
 
 def test_every_layer_is_timed_and_fitted(numbers: dict[str, Any]) -> None:
-    for costs in (*numbers["seconds"].values(), *numbers["multiplications"].values()):
+    for costs in (*numbers["seconds"].values(), *numbers["multiply_adds"].values()):
         assert len(costs["cost"]) == 3
         assert all(cost > 0 for cost in costs["cost"])
-    assert numbers["multiplications"]["LSTM"]["exponent"] == pytest.approx(1)
+    assert numbers["multiply_adds"]["LSTM"]["exponent"] == pytest.approx(1)
 
 
 def test_the_picture_is_drawn_from_the_numbers_alone(numbers: dict[str, Any], tmp_path: Path) -> None:
     svg = plot_complexity(json.loads(json.dumps(numbers)), tmp_path / "cost.svg").read_text()
-    for words in (numbers["title"], "seconds", "microseconds a token", "multiplications", "LSTM: T^1.00"):
+    for words in (numbers["title"], "seconds", "microseconds per token", "multiply-adds", "LSTM: T^1.00"):
         assert f"<!-- {words} -->" in svg

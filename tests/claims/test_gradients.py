@@ -13,7 +13,7 @@ from clearformer.plots import plot_gradients
 @pytest.fixture(scope="module")
 def numbers() -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"STEPS": 3, "LOOKS": 2}.items():
+        for name, value in {"STEPS": 3, "SAMPLES": 2}.items():
             patch.setattr(gradients, name, value)
         return watch(seed=2)
 

@@ -16,7 +16,7 @@ from clearformer.training.optim import OptimConfig
 def numbers() -> dict[str, Any]:
     """A race over a few updates, at two rates."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"UPDATES": 5, "PASSES": 3, "RATES": (0.03, 0.3)}.items():
+        for name, value in {"UPDATES": 5, "EPOCHS": 3, "RATES": (0.03, 0.3)}.items():
             patch.setattr(optimizers, name, value)
         return race(seed=2)
 
@@ -67,5 +67,5 @@ def test_a_race_is_the_same_again_and_keeps_to_the_rules(numbers: dict[str, Any]
 
 def test_the_picture_is_drawn_from_the_numbers_alone(numbers: dict[str, Any], tmp_path: Path) -> None:
     svg = plot_optimizers(json.loads(json.dumps(numbers)), tmp_path / "race.svg").read_text()
-    for words in (*KINDS, "updates", "passes over the data", numbers["title"]):
+    for words in (*KINDS, "updates", "epochs", numbers["title"]):
         assert f"<!-- {words} -->" in svg

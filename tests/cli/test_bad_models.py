@@ -62,22 +62,22 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     ),
     "other sizes": (
         lambda f: reshape(f / "model.safetensors"),
-        "`decoder.norm.weight` is (3,), not (28,)",
+        "`decoder.norm.weight` has the shape (3,), not (28,)",
         "another run",
     ),
-    "other vocabulary": (lambda f: shrink(f / "tokenizer.json"), "the source tokenizer has 53 entries", "trained with"),
-    "truncated tokenizer": (lambda f: truncate(f / "tokenizer.json"), "tokenizer.json is not a tokenizer", "again"),
+    "other vocabulary": (lambda f: shrink(f / "tokenizer.json"), "the source tokenizer has 53 tokens", "trained with"),
+    "truncated tokenizer": (lambda f: truncate(f / "tokenizer.json"), "is not a valid tokenizer.json", "again"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer", "tokenizer.json"),
     "no recipe": (lambda f: (f / "recipe.toml").unlink(), "it has no recipe.toml", "--out folder"),
     "truncated recipe": (lambda f: cut_after(f / "recipe.toml", "d_model ="), "recipe.toml is not valid TOML", ""),
     "foreign kind": (
         lambda f: replace_in(f / "recipe.toml", 'kind = "transformer"', 'kind = "mamba"'),
-        "there is no model called `mamba`",
+        "unknown architecture `mamba`",
         "--plugin",
     ),
     "newer recipe": (
         lambda f: replace_in(f / "recipe.toml", "[model]\n", "[model]\nflux = 3\n"),
-        "recipe.toml: [model] has no key `flux`",
+        "recipe.toml: [model]: unknown key `flux`",
         "",
     ),
 }

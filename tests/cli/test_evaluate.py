@@ -45,14 +45,14 @@ def test_the_best_of_several_references_counts(cli: CliCall, run: Path, corpus: 
 @pytest.mark.parametrize(
     ("more", "problem", "hint"),
     [
-        (["--refs", "short.fr"], "short.fr has 1 lines for 7 pairs", "for each pair"),
+        (["--refs", "short.fr"], "short.fr has 1 line for 7 pairs", "for each pair"),
         (["--refs", "none.fr"], "none.fr does not exist", "short.fr"),
-        (["--tokenize", "13b"], "`tokenize` = '13b': no such tokenizer; did you mean `13a`?", "sacrebleu's"),
-        (["--columns", "0,2"], "2 columns where 3 are needed", "counted from 0"),
+        (["--tokenize", "13b"], "tokenize = '13b': no such tokenizer; did you mean `13a`?", "tokenizer of sacrebleu"),
+        (["--columns", "0,2"], "2 columns, but 3 are needed", "counted from 0"),
         (["--columns", "en"], "--columns en: expected two columns", "0,1"),
-        (["--pairs", "a,b,c"], "a,b,c names 3 files", "two that are aligned"),
-        (["--pairs", "short.fr"], "a file that ends in `.fr` is of no known kind", "two files"),
-        (["--model", "no-such-run"], "there is no model `no-such-run`", "--out folder of a training"),
+        (["--pairs", "a,b,c"], "a,b,c: expected one file or two, not 3", "aligned line by line"),
+        (["--pairs", "short.fr"], "unsupported file type", "two files"),
+        (["--model", "no-such-run"], "there is no model `no-such-run`", "--out folder of a run"),
     ],
 )
 def test_mistakes(

@@ -99,12 +99,12 @@ def test_what_cannot_be_done_is_one_sentence_and_a_hint(
     out = tmp_path / "out"
     (tmp_path / "notes.pdf").touch()
     for arguments, problem in (
-        (("export", run, out), "Marian knows no model with"),
-        (("export", run, out, "--format", "onnx"), "there is no format `onnx`"),
+        (("export", run, out), "Marian does not support"),
+        (("export", run, out, "--format", "onnx"), "there is no export format `onnx`"),
         (("import", tmp_path / "notes.pdf", out), "unsupported file type"),
         (("import", run, out), "is not a Hugging Face folder"),
-        (("merge", run, out), "was trained whole: it has no LoRA to merge"),
-        (("merge", hub("gpt2"), out), "holds no adapter"),
+        (("merge", run, out), "was trained in full: it has no LoRA adapter to merge"),
+        (("merge", hub("gpt2"), out), "is not an adapter"),
         (("generate", "-m", hub("gpt2"), "--chat", "hello"), "has no chat template"),
         (("generate", "-m", hub("marian", "mt"), "--chat", "hello"), "is a translator: it has no chat template"),
         (("translate", "-m", tmp_path / "hub", "hello"), "is a language model: it cannot translate"),

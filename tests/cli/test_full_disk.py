@@ -46,7 +46,7 @@ def test_a_full_disk_loses_nothing(cli: CliCall, run: Path, disk: Path) -> None:
     assert (code, out) == (1, "")
     complaint = err[err.index("error: ") :]
     assert "disk is full" in complaint or "No space left" in complaint
-    assert "free some space; what was saved before is untouched" in complaint
+    assert "free some space; files saved earlier are intact" in complaint
     assert "Traceback" not in err
     assert cli("translate", "-m", folder, "the dog sees a tree.").out == before
 

@@ -14,13 +14,14 @@ def test_inspect_prints_what_python_gives(cli: CliCall, run: Path) -> None:
     result = json.loads(cli("inspect", run, "--length", 5, "--json").out)
     assert result == clearformer.inspect(run, 5)
     assert {"parameters", "multiplications", "layers"} <= result.keys()
-    assert result["layers"][0].keys() == {"name", "output", "parameters", "multiplications", "receptive_field"}
+    counts = {"parameters", "multiply_adds", "multiplications"}
+    assert result["layers"][0].keys() == {"name", "output", "receptive_field", *counts}
     lines = cli("inspect", run, "--length", 5).out.splitlines()
     assert len(lines) == len(result["layers"]) + 2
     assert lines[-1].split() == ["total", f"{result['parameters']:,}", f"{result['multiplications']:,}"]
 
 
-def test_the_notes_numbers_of_pictures(cli: CliCall) -> None:
+def test_the_notes_numbers_of_images(cli: CliCall) -> None:
     """Sizes and totals as the notes have them, or should: docs/errata.md."""
     found = {
         name: json.loads(cli("inspect", name, "--json").out)
@@ -57,10 +58,10 @@ def test_inspect_says_how_far_a_layer_sees(cli: CliCall) -> None:
     assert cli("inspect", "alexnet", "--length", 99).out.splitlines()[1].split()[1] == "1×96×23×23"
 
 
-def test_inspect_refuses_a_picture_that_is_too_small(cli: CliCall) -> None:
+def test_inspect_refuses_an_image_that_is_too_small(cli: CliCall) -> None:
     code, out, err = cli("inspect", "vgg16", "--length", 10)
     assert (code, out) == (1, "")
-    assert "size = 10 cannot be halved 5 times: it takes 32 pixels" in err
+    assert "size = 10 is too small to be halved by 5 stages" in err
     assert "Traceback" not in err
 
 
@@ -68,7 +69,7 @@ def test_inspect_suggests_a_preset(cli: CliCall) -> None:
     code, out, err = cli("inspect", "transformer-bse")
     assert (code, out) == (1, "")
     assert err == (
-        "error: there is no run folder, preset or model called `transformer-bse`\n"
+        "error: there is no run folder, bundled model, preset or architecture `transformer-bse`\n"
         "hint: did you mean `transformer-base`?\n"
     )
 
@@ -84,7 +85,7 @@ def test_neighbours(cli: CliCall, run: Path) -> None:
 def test_a_word_without_neighbours(cli: CliCall, run: Path) -> None:
     code, out, err = cli("neighbours", "-m", run, "漢字")
     assert (code, out) == (1, "")
-    assert err.startswith("error: `漢字` is not in the vocabulary\nhint: ")
+    assert err.startswith("error: `漢字` is not in the source vocabulary of small\nhint: ")
 
 
 def test_doctor(cli: CliCall) -> None:

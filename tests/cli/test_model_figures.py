@@ -30,8 +30,8 @@ SUITS = {  # which network each is tried with
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for i in range(40):
         (folder / "ab"[i % 2]).mkdir(exist_ok=True)
         pixels = rng.integers(0, 256, (SIZE, SIZE), "uint8")
@@ -40,12 +40,12 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def networks(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def networks(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     short = ["train.steps=2", "train.tokens=7", "train.validate_every=2", "data.held_out=0.3"]
     found = {name: tmp_path_factory.mktemp("runs") / name for name in NETWORKS}
     for name, folder in found.items():
         settings = [*short, *NETWORKS[name]]
-        clearformer.train(images=pictures, model=name, out=folder, settings=settings, device="cpu")
+        clearformer.train(images=images, model=name, out=folder, settings=settings, device="cpu")
     return found
 
 
@@ -60,9 +60,9 @@ def nameless(svg: str) -> str:
 
 @pytest.mark.parametrize("name", SUITS)
 def test_what_is_printed_is_what_is_drawn(
-    cli, networks: dict[str, Path], pictures: Path, tmp_path: Path, name: str
+    cli, networks: dict[str, Path], images: Path, tmp_path: Path, name: str
 ) -> None:
-    given = [] if name == "filters" else ["--images", pictures]
+    given = [] if name == "filters" else ["--images", images]
     code, out, _ = cli("plot", name, "--model", networks[SUITS[name]], *given, "--out", tmp_path / "a.svg", "--json")
     assert code == 0
     numbers = json.loads(out)
@@ -71,11 +71,11 @@ def test_what_is_printed_is_what_is_drawn(
     assert f"<!-- {numbers['title']} -->" in again
 
 
-def test_single_pictures_and_a_layer(cli, networks: dict[str, Path], pictures: Path, tmp_path: Path) -> None:
-    files = ["--images", pictures / "a" / "0.png", "--images", pictures / "b" / "1.png"]
+def test_single_images_and_a_layer(cli, networks: dict[str, Path], images: Path, tmp_path: Path) -> None:
+    files = ["--images", images / "a" / "0.png", "--images", images / "b" / "1.png"]
     arguments = ("--model", networks["resnet"], *files, "--layer", "stem", "--json", "--out", tmp_path / "x.png")
     told = json.loads(cli("plot", "grad-cam", *arguments).out)
-    assert (told["layer"], len(told["pictures"])) == ("stem", 2)
+    assert (told["layer"], len(told["images"])) == ("stem", 2)
     assert np.array(told["heat"]).shape == (2, SIZE, SIZE)
 
 
@@ -99,35 +99,35 @@ def test_embeddings_of_texts(cli, hub, tmp_path: Path) -> None:
 
 
 def test_what_a_user_can_mend_is_a_sentence(
-    cli, run: Path, networks: dict[str, Path], pictures: Path, tmp_path: Path
+    cli, run: Path, networks: dict[str, Path], images: Path, tmp_path: Path
 ) -> None:
     words = ("--texts", tmp_path / "words.txt")
     words[1].write_text("a\nb\nc\n")
-    seen, out = ("--images", pictures), ("--out", tmp_path / "x.png")
+    seen, out = ("--images", images), ("--out", tmp_path / "x.png")
     for arguments, told in {
         ("plot", "shifts"): "the figure `shifts` needs --model",
         ("plot", "shifts", "--model", networks["resnet"]): "the figure `shifts` needs --images",
-        ("plot", "filters", "--model", networks["resnet"], *seen): "the figure `filters` takes no images",
-        ("plot", "positions", "--model", networks["resnet"]): "the figure `positions` takes no model",
-        ("plot", "shifts", "--model", networks["resnet"], *seen, "--layer", "stem"): "`shifts` takes no layer",
-        ("plot", "features", "--model", networks["resnet"], *seen, "--layer", "stam"): "no layer `stam` makes maps",
-        ("plot", "rollout", "--model", networks["resnet"], *seen): "resnet has no attention to follow",
-        ("plot", "grad-cam", "--model", networks["autoencoder"], *seen): "is not a classifier",
+        ("plot", "filters", "--model", networks["resnet"], *seen): "the figure `filters` does not take --images",
+        ("plot", "positions", "--model", networks["resnet"]): "the figure `positions` does not take --model",
+        ("plot", "shifts", "--model", networks["resnet"], *seen, "--layer", "stem"): "`shifts` does not take --layer",
+        ("plot", "features", "--model", networks["resnet"], *seen, "--layer", "stam"): "no layer `stam` with",
+        ("plot", "rollout", "--model", networks["resnet"], *seen): "resnet has no attention layers",
+        ("plot", "grad-cam", "--model", networks["autoencoder"], *seen): "is not an image classifier",
         ("plot", "shifts", "--model", run, *seen): "small is a translator, not an image model",
         ("plot", "shifts", "--model", tmp_path, *seen): "is not a run folder",
-        ("plot", "embeddings", "--model", networks["resnet"]): "or --model runs/bert --texts reviews.tsv",
-        ("plot", "embeddings", "--model", networks["resnet"], *words): "reads images, not texts",
-        ("plot", "embeddings", "--model", run, *words): "is of kind transformer, which makes no vectors",
-        ("plot", "embeddings", "--model", run, *seen, *words): "`embeddings` takes no images beside texts",
-        ("plot", "shifts", "--model", networks["resnet"], *seen, *words): "the figure `shifts` takes no texts",
-        ("plot", "positions", *words): "the figure `positions` takes no texts",
+        ("plot", "embeddings", "--model", networks["resnet"]): "for a text model, --texts FILE instead of --images",
+        ("plot", "embeddings", "--model", networks["resnet"], *words): "is an image model",
+        ("plot", "embeddings", "--model", run, *words): "cannot compute embeddings: its architecture is transformer",
+        ("plot", "embeddings", "--model", run, *seen, *words): "`embeddings` does not take --images with --texts",
+        ("plot", "shifts", "--model", networks["resnet"], *seen, *words): "the figure `shifts` does not take --texts",
+        ("plot", "positions", *words): "the figure `positions` does not take --texts",
         ("plot", "shifts", "--model", networks["resnet"], "--images", tmp_path / "none"): "does not exist",
         ("plot", "attention", "a dog"): "the figure `attention` needs --model",
-        ("plot", "attention", "--model", run): "the figure `attention` needs a text",
-        ("plot", "attention", "--model", run, "a dog", *seen): "the figure `attention` takes no images",
+        ("plot", "attention", "--model", run): "the figure `attention` needs TEXT",
+        ("plot", "attention", "--model", run, "a dog", *seen): "the figure `attention` does not take --images",
         ("plot", "attention", "--model", run, "a dog", "--layer", "1"): "small has no layer `1`",
-        ("plot", "attention", "--model", networks["vit-small-28"], "a dog"): "reads images, not texts",
-        ("plot", "positions", "a dog"): "the figure `positions` takes no text",
+        ("plot", "attention", "--model", networks["vit-small-28"], "a dog"): "is an image model",
+        ("plot", "positions", "a dog"): "the figure `positions` does not take TEXT",
     }.items():
         code, printed, err = cli(*arguments, *out)
         assert (code, printed) == (1, ""), arguments

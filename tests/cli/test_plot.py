@@ -14,7 +14,7 @@ QUICK = ["positions", "schedules", "level-sets"]
 
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_printed_is_what_is_drawn(cli: CliCall, tmp_path: Path, name: str) -> None:
-    """The picture is a function of the numbers, and the numbers of the seed."""
+    """The figure is a function of the numbers, and the numbers of the seed."""
     code, out, _ = cli("plot", name, "--out", tmp_path / "a.svg", "--seed", 3, "--json")
     assert code == 0
     numbers = json.loads(out)
@@ -24,7 +24,7 @@ def test_what_is_printed_is_what_is_drawn(cli: CliCall, tmp_path: Path, name: st
     assert f"<!-- {numbers['title']} -->" in again
 
 
-def test_the_picture_is_a_png_here_unless_told(cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_is_a_png_here_unless_told(cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, _ = cli("plot", "positions")
     assert (code, out.split(": ")[0]) == (0, "positions.png")
@@ -37,10 +37,10 @@ def test_a_figure_that_is_none(cli: CliCall) -> None:
     assert err == "error: there is no figure called `optimisers`\nhint: did you mean `optimizers`?\n"
 
 
-def test_a_picture_of_another_kind_is_refused_before_anything_is_computed(cli: CliCall, tmp_path: Path) -> None:
+def test_an_image_of_another_kind_is_refused_before_anything_is_computed(cli: CliCall, tmp_path: Path) -> None:
     code, out, err = cli("plot", "optimizers", "--out", tmp_path / "race.pdf")
     assert (code, out) == (1, "")
-    assert err.endswith("race.pdf: its suffix is `.pdf`\nhint: end the name in .png or .svg\n")
+    assert err.endswith("race.pdf: unsupported file type for a figure\nhint: use a name that ends in .png or .svg\n")
 
 
 @pytest.mark.parametrize("name", FIGURES)

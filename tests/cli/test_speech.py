@@ -53,13 +53,13 @@ def test_transcribe_answers_for_the_others_where_a_file_cannot_be_read(
     code, out, err = cli("transcribe", "-m", ear, *files)
     assert (code, out) == (1, cli("transcribe", "-m", ear, *sounds).out)
     text, none = (line for line in err.splitlines() if line.startswith("error: "))
-    assert "text.wav is no WAV file" in text
+    assert "text.wav is not an uncompressed WAV file" in text
     assert "none.wav does not exist" in none
     code, out, _ = cli("transcribe", "-m", ear, "--json", *files)
     assert (code, json.loads(out)["recordings"]) == (1, clearformer.transcribe(ear, sounds))
     code, out, _ = cli("transcribe", "-m", ear, "--json", tmp_path / "none.wav")
     assert (code, json.loads(out)) == (1, {"recordings": []})
-    with pytest.raises(DataError, match=r"text\.wav is no WAV"):
+    with pytest.raises(DataError, match=r"text\.wav is not an uncompressed WAV"):
         clearformer.transcribe(ear, files)
 
 
@@ -78,16 +78,19 @@ def test_mistakes_are_one_sentence(cli, ear: Path, run: Path, folder: Path, tmp_
     (tmp_path / "list.tsv").write_text("none.wav\tlow\n")
     cases = [
         (("transcribe", "-m", ear, tmp_path / "none.wav"), "none.wav does not exist"),
-        (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is no WAV file of plain samples"),
+        (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is not an uncompressed WAV file"),
         (("transcribe", "-m", run, folder / "1-0.wav"), "is a translator: it cannot transcribe"),
         (("translate", "-m", ear, "x"), "is a speech recogniser: it cannot translate"),
         (("score", "-m", ear, "x"), "is a speech recogniser: it cannot score"),
-        (("evaluate", "-m", ear, "--recordings", tmp_path / "list.tsv"), "list.tsv:1: there is no file"),
+        (
+            ("evaluate", "-m", ear, "--recordings", tmp_path / "list.tsv"),
+            f"list.tsv:1: {tmp_path / 'none.wav'} does not exist",
+        ),
         (
             ("evaluate", "-m", ear, "--text", tmp_path / "list.tsv"),
-            "is a speech recogniser: it is not evaluated on --text",
+            "is a speech recogniser: it cannot be evaluated on --text",
         ),
-        (("train", folder / "tones.toml", "--set", "sound.mels=3"), "[sound] has no key `mels`"),
+        (("train", folder / "tones.toml", "--set", "sound.mels=3"), "[sound]: unknown key `mels`"),
         (("export", ear, tmp_path / "out"), "speech-rnn"),
     ]
     for arguments, problem in cases:

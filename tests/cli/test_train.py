@@ -41,7 +41,8 @@ def test_a_printed_recipe_can_be_trained(cli: CliCall, corpus: Path, here: Path,
     assert (result.code, report["run"], report["steps"]) == (0, "new/run", 2)
     assert report["valid"].keys() == {"loss", "bleu", "chrf"}
     assert cli("train", "mine.toml", "--out", "new/run").err == (
-        "error: new/run holds a training already\nhint: add --resume to go on with it, or choose another --out\n"
+        "error: new/run already contains a run\n"
+        "hint: resume it with `clearformer train --resume --out new/run`, or choose another --out\n"
     )
 
 
@@ -109,7 +110,7 @@ FILES = {
     "one.tsv": b"just one column\n",
     "latin.tsv": "été\tsummer\n".encode("latin-1"),
     "utf16.tsv": "a\tb\n".encode("utf-16"),
-    "picture.tsv": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    "image.tsv": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     "cut.tsv.gz": gzip.compress(b"one\tun\n" * 999)[:-11],
     "good.tsv": b"one house\tune maison\n" * 40 + b"two trees\tdeux arbres\n" * 40,
     "three.en": b"a\nb\nc\n",
@@ -125,46 +126,54 @@ FILES = {
 }
 
 MISTAKES = {
-    "nothing": ([], "there is nothing to train on", "--pairs"),
+    "nothing": ([], "no data to train on", "--pairs"),
     "missing file": (["--pairs", "god.tsv"], "god.tsv does not exist", "did you mean `good.tsv`?"),
     "missing test file": (["--pairs", "good.tsv", "--test", "nope.tsv"], "nope.tsv does not exist", "did you mean"),
     "folder": (["--pairs", "."], ". is a folder, not a file", "inside"),
     "empty": (["--pairs", "empty.tsv"], "empty.tsv is empty", "at least one pair"),
-    "nothing left": (["--pairs", "blank.tsv"], "no pair is left: kept 0 of 3 pairs", "columns"),
-    "wrong columns": (["--pairs", "one.tsv"], "one.tsv:1: 1 column where 2 are needed", "tabs"),
-    "column number": (["--pairs", "good.tsv", "--columns", "0,2"], "good.tsv:1: 2 columns where 3", "from 0"),
+    "nothing left": (["--pairs", "blank.tsv"], "no pairs are left after filtering: kept 0 of 3 pairs", "columns"),
+    "wrong columns": (["--pairs", "one.tsv"], "one.tsv:1: 1 column, but 2 are needed", "tabs"),
+    "column number": (["--pairs", "good.tsv", "--columns", "0,2"], "good.tsv:1: 2 columns, but 3 are needed", "from 0"),
     "column name": (["--pairs", "good.tsv", "--columns", "en,fr"], "no column `en`", "one house"),
-    "json numbers": (["--pairs", "named.jsonl"], "named columns", "en"),
+    "json numbers": (["--pairs", "named.jsonl"], "have names, not numbers", "en"),
     "json type": (["--pairs", "bad.jsonl", "--columns", "en,fr"], "bad.jsonl:1: `fr` is of type int", "strings"),
     "mis-encoded": (["--pairs", "latin.tsv"], "latin.tsv:1: not UTF-8", "iconv"),
     "utf-16": (["--pairs", "utf16.tsv"], "utf16.tsv:1: binary data", "UTF-16"),
-    "binary": (["--pairs", "picture.tsv"], "picture.tsv:1: not UTF-8", "convert"),
-    "truncated": (["--pairs", "cut.tsv.gz"], "cut.tsv.gz: the compressed file is cut off", "again"),
-    "misaligned": (["--pairs", "three.en,two.fr"], "three.en has 3 lines but two.fr has 2", "line i"),
-    "both": (["good.tsv", "--pairs", "good.tsv"], "both a recipe, good.tsv, and --pairs", "comma"),
+    "binary": (["--pairs", "image.tsv"], "image.tsv:1: not UTF-8", "convert"),
+    "truncated": (["--pairs", "cut.tsv.gz"], "cut.tsv.gz: the compressed file is truncated", "again"),
+    "misaligned": (["--pairs", "three.en,two.fr"], "three.en has 3 lines but two.fr has 2", "same line"),
+    "both": (["good.tsv", "--pairs", "good.tsv"], "good.tsv and --pairs cannot be combined", "comma"),
     "vocabulary": (
         ["--pairs", "good.tsv", "--set", "text.vocab_size=5000"],
-        "bpe entries, not the 5000 asked for",
-        "at most",
+        "too small for vocab_size = 5000: kind = bpe finds only 52 tokens",
+        "text.vocab_size to 52",
     ),
-    "preset": (["--pairs", "good.tsv", "-m", "transformer-tinny"], "no preset called `transformer-tinny`", "-tiny`?"),
-    "set key": (["--pairs", "good.tsv", "--set", "train.step=5"], "[train] has no key `step`", "did you mean `steps`?"),
-    "set table": (["--pairs", "good.tsv", "--set", "tran.steps=5"], "no table [tran]", "did you mean `train`?"),
-    "set value": (["--pairs", "good.tsv", "--set", "train.steps=many"], "`steps` = 'many'", "steps"),
+    "preset": (["--pairs", "good.tsv", "-m", "transformer-tinny"], "unknown preset `transformer-tinny`", "-tiny`?"),
+    "set key": (
+        ["--pairs", "good.tsv", "--set", "train.step=5"],
+        "[train]: unknown key `step`",
+        "did you mean `steps`?",
+    ),
+    "set table": (["--pairs", "good.tsv", "--set", "tran.steps=5"], "unknown table [tran]", "did you mean `train`?"),
+    "set value": (
+        ["--pairs", "good.tsv", "--set", "train.steps=many"],
+        "steps = 'many' is not a whole number",
+        "for example steps = ",
+    ),
     "set form": (["--pairs", "good.tsv", "--set", "train.steps"], "expected table.key=value", "train.steps=500"),
-    "set inside": (["--pairs", "good.tsv", "--set", "data.train.path.x=1"], "`path` is a value", "`path` itself"),
-    "set kind": (["--pairs", "good.tsv", "--set", "model.kind=trafo"], "no model called `trafo`", "--plugin"),
+    "set inside": (["--pairs", "good.tsv", "--set", "data.train.path.x=1"], "`path` is a value", "set `path` instead"),
+    "set kind": (["--pairs", "good.tsv", "--set", "model.kind=trafo"], "unknown architecture `trafo`", "--plugin"),
     "no recipe": (["none.toml"], "none.toml cannot be read: No such file", "recipe"),
     "recipe folder": (["."], ". cannot be read: Is a directory", "recipe"),
     "not toml": (["not.toml"], "not.toml is not valid TOML", "steps = 500"),
     "binary recipe": (["binary.toml"], "binary.toml cannot be read: it is not UTF-8", "recipe"),
-    "recipe key": (["typo.toml"], "typo.toml: [model] has no key `n_head`", "did you mean `n_heads`?"),
-    "recipe table": (["table.toml"], "table.toml: there is no table [trian]", "did you mean `train`?"),
+    "recipe key": (["typo.toml"], "typo.toml: [model]: unknown key `n_head`", "did you mean `n_heads`?"),
+    "recipe table": (["table.toml"], "table.toml: unknown table [trian]", "did you mean `train`?"),
     "recipe shape": (["flat.toml"], "flat.toml: `train` is not a table", "[train]"),
-    "recipe without data": (["nodata.toml"], "nodata.toml: the table [data] is missing", "data.train.path"),
+    "recipe without data": (["nodata.toml"], "nodata.toml: missing table [data]", "data.train.path"),
     "recipe and set": (
         ["typo.toml", "--set", "train.step=5"],
-        "typo.toml with --set: [train] has no key `step`",
+        "typo.toml with --set: [train]: unknown key `step`",
         "steps",
     ),
     "resume nothing": (["--resume", "--out", "nope"], "there is no run folder nope", "--out"),
@@ -191,7 +200,8 @@ def test_mistakes_are_one_sentence_and_a_hint(cli: CliCall, here: Path, mistake:
 
 
 def test_resuming_needs_a_folder(cli: CliCall) -> None:
-    assert cli("train", "--resume") == (1, "", "error: --resume needs --out\nhint: name the run folder to go on with\n")
+    message = "error: --resume needs --out\nhint: clearformer train --resume --out RUN\n"
+    assert cli("train", "--resume") == (1, "", message)
 
 
 @pytest.mark.usefixtures("here")

@@ -47,8 +47,10 @@ def test_n_best_with_scores_and_alignment(cli: CliCall, run: Path) -> None:
 def test_json_is_one_object(cli: CliCall, run: Path) -> None:
     rows = json.loads(cli("translate", "-m", run, "--json", "--align", *SENTENCES, "").out)["translations"]
     assert [row["source"] for row in rows] == [*SENTENCES, ""]
-    assert rows[0].keys() == {"source", "translation", "score", "logprob", "source_pieces", "target_pieces", "links"}
-    assert all(0 <= s < len(rows[0]["source_pieces"]) for s, _ in rows[0]["links"])
+    tokens = {"source_tokens", "target_tokens", "source_pieces", "target_pieces"}
+    assert rows[0].keys() == {"source", "translation", "score", "logprob", "links", *tokens}
+    assert rows[0]["source_tokens"] == rows[0]["source_pieces"]
+    assert all(0 <= s < len(rows[0]["source_tokens"]) for s, _ in rows[0]["links"])
     assert (rows[2]["translation"], rows[2]["links"]) == ("", [])
 
 
@@ -101,19 +103,20 @@ def test_a_line_that_is_not_text_ends_it_after_those_before(
 
 
 def test_a_closed_stdin(cli: CliCall, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from clearformer.cli.options import incoming
+    from clearformer.cli.options import read_inputs
     from clearformer.errors import ConfigError
 
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(ConfigError, match="stdin is closed"):
-        next(incoming([]))
+        next(read_inputs([]))
 
 
 @pytest.mark.filterwarnings("default")
 def test_a_very_long_line_is_cut_with_a_note(cli: CliCall, run: Path) -> None:
     code, out, err = cli("translate", "-m", run, stdin=b"the dog sees " * 1000 + b"\nthe dog sees a tree.\n")
     assert (code, out.count("\n")) == (0, 2)
-    assert err.startswith("note: cut to 66 of its ")  # max_length = 67, one for EOS
+    assert err.startswith("note: 'the dog sees ")
+    assert err.endswith(" tokens and was cut to the first 66\n")  # max_length = 67, one for EOS
     assert err.count("\n") == 1
 
 

@@ -4,18 +4,18 @@ import pytest
 
 from clearformer.comparison.page import cells, page
 from clearformer.metric import BLEU
-from clearformer.verbs.compare import KEPT, table
+from clearformer.verbs.compare import REPORT_KEYS, table
 
 
 def results_of(*scores: float) -> dict[str, Any]:
-    every = dict.fromkeys(("count", "per_second", *KEPT), 7.0) | {"reached": None}
+    every = dict.fromkeys(("count", "per_second", *REPORT_KEYS), 7.0) | {"reached": None}
     runs = {"a": [{"seed": seed, "score": score, **every} for seed, score in enumerate(scores)]}
     return {"title": "t", "metric": "bleu", "unit": "tokens", "goal": None, "runs": runs, "table": table(runs, BLEU)}
 
 
 @pytest.mark.parametrize(
     ("scores", "spread", "told"),
-    [((31.0,), {}, "Seed 0."), ((31.0, 33.0), {"± sd": "1.4"}, "Means over the seeds 0, 1.")],
+    [((31.0,), {}, "Seed 0."), ((31.0, 33.0), {"± sd": "1.4"}, "Means over seeds 0 and 1.")],
 )
 def test_only_several_seeds_have_a_spread(scores: tuple[float, ...], spread: dict[str, str], told: str) -> None:
     results = results_of(*scores)

@@ -40,11 +40,17 @@ def test_a_budget_as_settings() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("budget = {}\ncontenders.a.recipe = 'a.toml'", r"give one of steps, tokens and seconds"),
-        ("budget = {steps = 1, tokens = 2}\ncontenders.a.recipe = 'a.toml'", r"give one of steps, tokens and seconds"),
+        ("budget = {}\ncontenders.a.recipe = 'a.toml'", r"give exactly one of steps, tokens and seconds"),
+        (
+            "budget = {steps = 1, tokens = 2}\ncontenders.a.recipe = 'a.toml'",
+            r"give exactly one of steps, tokens and seconds",
+        ),
         ("budget.steps = 1\ncontenders.'a/b'.recipe = 'a.toml'", r"a/b"),
         ("budget.steps = 1\n[contenders]", r"contenders"),
-        ("budget.steps = 1\nseed = 3\ncontenders.a.recipe = 'a.toml'", r"no key `seed`\nhint: did you mean `seeds`"),
+        (
+            "budget.steps = 1\nseed = 3\ncontenders.a.recipe = 'a.toml'",
+            r"unknown key `seed`\nhint: did you mean `seeds`",
+        ),
         ("budget.steps = ", r"not valid TOML"),
     ],
 )

@@ -42,3 +42,16 @@ def test_a_blank_image_has_channels_and_is_square() -> None:
     assert isinstance(batch, ImageBatch)
     assert batch.pixels.shape == (2, 1, 5, 5)
     assert batch.n_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "old", "new"),
+    [
+        (TextBatch.blank(3, 5), "prefix", "context"),
+        (TextBatch.blank(3, 5), "goes_on", "continues"),
+        (EncoderBatch.blank(3, 5), "asked", "labelled"),
+    ],
+)
+def test_old_names_of_fields_warn(batch: Tensors, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated: use \w+\.{new}"):
+        assert getattr(batch, old) is getattr(batch, new)

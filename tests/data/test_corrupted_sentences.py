@@ -81,5 +81,5 @@ def test_a_single_word_is_never_left_out(tmp_path: Path) -> None:
 
 def test_a_text_of_one_word_is_refused(tmp_path: Path) -> None:
     slips, _ = made("one\none\none", tmp_path)
-    with pytest.raises(DataError, match="hardly has two words"):
+    with pytest.raises(DataError, match="too few different words"):
         slips.batch(np.arange(3), np.random.default_rng(0))

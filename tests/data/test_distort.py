@@ -1,7 +1,7 @@
 import torch
 
 from clearformer.data.batch import SoundBatch
-from clearformer.data.distort import DistortConfig, add_noise, change_speed, stretches, strike_out
+from clearformer.data.distort import DistortConfig, add_noise, change_speed, intervals, mask_frames
 from clearformer.data.sound import SoundConfig, SoundFrontend
 
 B, N = 3, 1009
@@ -36,16 +36,16 @@ def test_noise_is_as_much_weaker_as_it_should_be() -> None:
 
 def test_stretches_are_as_many_and_as_wide_as_said() -> None:
     torch.manual_seed(0)
-    struck = stretches(53, torch.full((500,), 47), 2, 11)
+    struck = intervals(53, torch.full((500,), 47), 2, 11)
     assert struck.sum(1).max() <= 22
     assert struck[:, 47:].any()  # one may begin at the end and go beyond
     assert 7 < struck.sum(1).float().mean() < 11
     frames = torch.ones(B, 29, 7)
-    out = strike_out(frames, torch.tensor([29, 11, 17]), 1, 5, 1, 3)
+    out = mask_frames(frames, torch.tensor([29, 11, 17]), 1, 5, 1, 3)
     for row in out:
         times, bands = (row == 0).all(1), (row == 0).all(0)
         assert row[~times][:, ~bands].all()
-    assert strike_out(frames, torch.tensor([29, 11, 17]), 0, 5, 0, 3).equal(frames)
+    assert mask_frames(frames, torch.tensor([29, 11, 17]), 0, 5, 0, 3).equal(frames)
 
 
 def test_only_a_training_distorts_and_the_seed_decides() -> None:

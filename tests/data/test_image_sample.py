@@ -14,7 +14,7 @@ IMAGE = ImageConfig(size=5, channels=1)
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Path:
-    """Eleven pictures, each of one grey, the later half of another class."""
+    """Eleven images, each of one grey, the later half of another class."""
     images = np.stack([np.full((5, 5), 10 * i, "uint8") for i in range(11)])
     np.savez(tmp_path / "greys.npz", images=images, labels=np.arange(11) // 6)
     return tmp_path / "greys.npz"
@@ -37,7 +37,7 @@ def test_single_files_and_sources_together(stack: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_left_out_or_said(tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"none of 1 images can be read: .*broken\.png cannot be read"):
+    with pytest.raises(DataError, match=r"1 image, but none can be read: .*broken\.png cannot be read"):
         sample_images([tmp_path / "broken.png"], ImageSource(path=Path()), IMAGE, 3)
     with pytest.raises(DataError, match="does not exist"):
         sample_images([tmp_path / "none.png"], ImageSource(path=Path()), IMAGE, 3)

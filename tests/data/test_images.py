@@ -1,4 +1,4 @@
-"""Files to labelled pictures: folders, idx, npz, and what is wrong with some of them."""
+"""Files to labelled images: folders, idx, npz, and what is wrong with some of them."""
 
 import gzip
 import struct
@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from clearformer.data.fitting import fit_all, fitted
-from clearformer.data.images import AlbumSource, ImageCorpora, ImageSource, open_image, some_images
+from clearformer.data.images import ImageCorpora, ImageSource, UnlabelledImageSource, open_image, some_images
 from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import ConfigError, DataError, MachineError
@@ -32,7 +32,7 @@ def write_idx(path: Path, array: np.ndarray) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two classes, of two pictures and one; beside them what is no picture."""
+    """Two classes, of two images and one; beside them what is no image."""
     for name in ("dog/b.png", "dog/deep/a.JPG", "cat/c.png"):
         path = tmp_path / "pets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_folder_of_class_folders(folder: Path) -> None:
     source = ImageSource(path=folder)
     found = list(source.read())
-    assert [(Path(picture.name).name, picture.label) for picture in found] == [
+    assert [(Path(image.name).name, image.label) for image in found] == [
         ("c.png", "cat"), ("b.png", "dog"), ("a.JPG", "dog"),
     ]  # fmt: skip
     assert source.classes() == ["cat", "dog"]
@@ -61,13 +61,13 @@ def test_idx_files_find_their_labels(tmp_path: Path, suffix: str) -> None:
     write_idx(tmp_path / f"t-labels-idx1-ubyte{suffix}", labels)
     source = ImageSource(path=path)
     found = list(source.read())
-    assert [picture.label for picture in found] == ["10", "2", "0", "2", "1"]
+    assert [image.label for image in found] == ["10", "2", "0", "2", "1"]
     assert source.classes() == ["0", "1", "2", "10"]  # numbers in their own order
-    assert all(np.array_equal(np.asarray(picture.open()), image) for picture, image in zip(found, pixels))
+    assert all(np.array_equal(np.asarray(file.open()), image) for file, image in zip(found, pixels))
     named = source.changed(names=[f"n{i}" for i in range(11)])
-    assert [picture.label for picture in named.read()] == ["n10", "n2", "n0", "n2", "n1"]
+    assert [image.label for image in named.read()] == ["n10", "n2", "n0", "n2", "n1"]
     assert len(named.classes()) == 11
-    with pytest.raises(DataError, match="has a class 10, and there are 2 names"):
+    with pytest.raises(DataError, match="class 10 is not among the 2 names"):
         list(source.changed(names=["a", "b"]).read())
 
 
@@ -76,18 +76,18 @@ def test_npz_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=pixels, labels=np.array(["x", "y", "x"]))
     np.savez(tmp_path / "b.npz", x_train=pixels, y_train=np.array([[1], [0], [1]]), floats=pixels / 255.0)
     found = list(ImageSource(path=tmp_path / "a.npz").read())
-    assert [picture.label for picture in found] == ["x", "y", "x"]
+    assert [image.label for image in found] == ["x", "y", "x"]
     assert np.array_equal(np.asarray(found[1].open()), pixels[1])
     named = ImageSource(path=tmp_path / "b.npz", image="x_train", label="y_train")
-    assert [picture.label for picture in named.read()] == ["1", "0", "1"]
+    assert [image.label for image in named.read()] == ["1", "0", "1"]
     with pytest.raises(DataError, match="has no array `images`"):
         ImageSource(path=tmp_path / "b.npz").read()
-    with pytest.raises(DataError, match=r"the pictures are float64 of \(3, 5, 7, 3\)"):
+    with pytest.raises(DataError, match=r"images of type float64 and shape \(3, 5, 7, 3\)"):
         ImageSource(path=tmp_path / "b.npz", image="floats", label="y_train").read()
     np.savez(tmp_path / "c.npz", images=pixels, labels=np.arange(2))
-    with pytest.raises(DataError, match="has 3 pictures, and 2 labels"):
+    with pytest.raises(DataError, match="has 3 images but 2 labels"):
         ImageSource(path=tmp_path / "c.npz").read()
-    with pytest.raises(DataError, match="has a class x, and there are 2 names"):
+    with pytest.raises(DataError, match="class x is not among the 2 names"):
         list(ImageSource(path=tmp_path / "a.npz", names=("x", "y")).read())
     with open(tmp_path / "d.npz", "wb") as file:
         np.save(file, pixels)
@@ -102,7 +102,7 @@ def test_parquet_files(tmp_path: Path) -> None:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        with pytest.raises(MachineError, match="parquet files need pyarrow"):
+        with pytest.raises(MachineError, match="pyarrow, which is required"):
             next(source.read())
         return
     from pyarrow import parquet
@@ -111,7 +111,7 @@ def test_parquet_files(tmp_path: Path) -> None:
     content = {"bytes": (tmp_path / "a.png").read_bytes(), "path": "a.png"}
     parquet.write_table(pyarrow.table({"image": [content] * 2, "label": [1, 0]}), path)
     found = list(source.read())
-    assert [picture.label for picture in found] == ["1", "0"]
+    assert [image.label for image in found] == ["1", "0"]
     assert found[0].open().size == (7, 5)
 
 
@@ -144,33 +144,33 @@ def test_an_album_needs_no_labels_and_takes_those_that_are_there(tmp_path: Path,
             path = write_parquet(tmp_path / "a.parquet", image=files)
             add = partial(write_parquet, path, image=files, label=labels.tolist())
             problem = "`image` and `label` cannot be read"
-    album = AlbumSource(path=path)
-    assert album.classes() == ["picture"]
-    assert [np.asarray(picture.open()).tolist() for picture in album.read()] == pixels.tolist()
+    album = UnlabelledImageSource(path=path)
+    assert album.classes() == ["image"]
+    assert [np.asarray(image.open()).tolist() for image in album.read()] == pixels.tolist()
     with pytest.raises(DataError, match=problem):
         list(ImageSource(path=path).read())
     if kind != "idx":
         with pytest.raises(DataError, match="shown"):
             list(album.changed(label="shown").read())
     add()
-    assert [picture.label for picture in album.read()] == ["2", "0", "2"]
+    assert [image.label for image in album.read()] == ["2", "0", "2"]
 
 
 def test_an_album_takes_an_idx_file_of_any_name(tmp_path: Path) -> None:
     path = write_idx(tmp_path / "faces.idx3-ubyte", np.zeros((3, 5, 7), "uint8"))
-    assert [picture.label for picture in AlbumSource(path=path).read()] == ["picture"] * 3
+    assert [image.label for image in UnlabelledImageSource(path=path).read()] == ["image"] * 3
 
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.csv", b"1,2", "pictures are not read from such a file"),
-        ("x-images-idx3-ubyte", b"\0\0\x09\x03", "is not an idx file of bytes"),
-        ("x-images-idx3-ubyte", b"\0\0\x08", "is not an idx file of bytes"),
+        ("a.csv", b"1,2", "unsupported file type"),
+        ("x-images-idx3-ubyte", b"\0\0\x09\x03", "is not an idx file of uint8 values"),
+        ("x-images-idx3-ubyte", b"\0\0\x08", "is not an idx file of uint8 values"),
         (
             "x-images-idx3-ubyte",
             b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,
-            r"29 bytes for \[2, 3, 5\]",
+            r"29 bytes of data, but shape \[2, 3, 5\] needs 30",
         ),
         ("x-images-idx3-ubyte.gz", gzip.compress(b"\0" * 999, mtime=0)[:-9], "is damaged"),
         ("a.npz", b"PK\x03\x04", "is damaged, or not an .npz file"),
@@ -182,28 +182,28 @@ def test_what_is_no_source_is_said(tmp_path: Path, name: str, content: bytes, ma
         ImageSource(path=tmp_path / name).read()
 
 
-def test_folders_without_pictures(tmp_path: Path, folder: Path) -> None:
+def test_folders_without_images(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         ImageSource(path=tmp_path / "nowhere").read()
     (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match=r"is empty\nhint: .* in a folder named after its class"):
         next(ImageSource(path=tmp_path / "bare").read())
     flat = ImageSource(path=folder / "dog" / "deep")
-    assert flat.classes() == ["picture"]
-    assert [Path(picture.name).parent for picture in flat.read()] == [flat.path] * len(list(flat.path.iterdir()))
+    assert flat.classes() == ["image"]
+    assert [Path(image.name).parent for image in flat.read()] == [flat.path] * len(list(flat.path.iterdir()))
 
 
-def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
+def test_damaged_images_are_named_and_left_out(folder: Path) -> None:
     whole = (folder / "cat" / "c.png").read_bytes()
     (folder / "cat" / "cut.png").write_bytes(whole[: len(whole) // 2])
     (folder / "cat" / "empty.png").write_bytes(b"")
-    (folder / "dog" / "words.jpg").write_text("not a picture")
+    (folder / "dog" / "words.jpg").write_text("not an image")
     broken: list[str] = []
     image = ImageConfig(size=5, channels=3)
     found = list(fit_all(ImageSource(path=folder).read(), image, broken))
-    assert [picture.label for picture in found] == ["cat", "dog", "dog"]
+    assert [image.label for image in found] == ["cat", "dog", "dog"]
     assert sorted(Path(told.split()[0]).name for told in broken) == ["cut.png", "empty.png", "words.jpg"]
-    assert all("cannot be read: it is damaged, or no picture" in told for told in broken)
+    assert all("cannot be read: it is damaged or not an image" in told for told in broken)
     with pytest.raises(DataError, match=r"cut\.png cannot be read"):
         open_image(folder / "cat" / "cut.png")
     n, some = some_images(ImageSource(path=folder), 100)
@@ -211,9 +211,9 @@ def test_damaged_pictures_are_named_and_left_out(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte", "a.npz", "a.parquet"])
-def test_a_file_of_many_is_not_taken_for_a_damaged_picture(tmp_path: Path, name: str) -> None:
+def test_a_file_of_many_is_not_taken_for_a_damaged_image(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"many")
-    with pytest.raises(DataError, match=f"{name} is a file of many pictures"):
+    with pytest.raises(DataError, match=f"{name} contains many images"):
         open_image(tmp_path / name)
 
 
@@ -225,7 +225,7 @@ def test_a_photograph_is_turned_the_right_way_up(tmp_path: Path) -> None:
     assert open_image(tmp_path / "turned.png").size == (5, 11)
 
 
-def test_a_picture_becomes_square_in_three_ways() -> None:
+def test_an_image_becomes_square_in_three_ways() -> None:
     wide = np.zeros((10, 30, 3), "uint8")
     wide[:, 10:20] = 200  # the middle square
     image = Image.fromarray(wide)
@@ -267,7 +267,7 @@ def test_lab_becomes_grey(tmp_path: Path) -> None:
     assert fitted(open_image(tmp_path / "lab.tif"), ImageConfig(size=7, channels=1)).shape == (1, 7, 7)
 
 
-def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:
+def test_where_an_image_goes_is_its_own(tmp_path: Path) -> None:
     """By its pixels as they were: the same in any order and at any size; copies stay together."""
     pixels = noise(200, 5, 5)
     np.savez(tmp_path / "a.npz", images=np.concatenate([pixels, pixels[::-1]]), labels=np.zeros(400, int))
@@ -275,7 +275,7 @@ def test_where_a_picture_goes_is_its_own(tmp_path: Path) -> None:
     splits = []
     for size in (5, 3):
         found = list(fit_all(data.train.read(), ImageConfig(size=size, channels=1), []))
-        splits.append([data.split_of(picture.place) for picture in found])
+        splits.append([data.split_of(image.place) for image in found])
     assert splits[0] == splits[1]
     assert splits[0][:200] == splits[0][200:][::-1]
     assert splits[0][0] == data.split_of(place(pixels[0].tobytes()))
@@ -291,15 +291,15 @@ def test_classes_are_called_alike_in_all_splits() -> None:
 @pytest.mark.data
 @pytest.mark.skipif(not FASHION.exists(), reason="needs ../shared/data/fashion-mnist")
 def test_fashion_mnist_as_it_is_published() -> None:
-    """Its README: 6,000 training pictures a class, 1,000 test ones."""
+    """Its README: 6,000 training images a class, 1,000 test ones."""
     for name, n in (("train", 6000), ("t10k", 1000)):
         found = list(ImageSource(path=FASHION / f"{name}-images-idx3-ubyte.gz").read())
-        assert Counter(picture.label for picture in found) == {str(k): n for k in range(10)}
+        assert Counter(image.label for image in found) == {str(k): n for k in range(10)}
         assert found[0].open().size == (28, 28)
 
 
 def test_settings_that_contradict_each_other() -> None:
-    with pytest.raises(ConfigError, match="`mean` has 3 numbers for 1 channels"):
+    with pytest.raises(ConfigError, match="`mean` has 3 values for 1 channel"):
         ImageConfig.parse({"channels": 1, "mean": [0.5, 0.5, 0.5]}, "x.toml: [image]")
-    with pytest.raises(ConfigError, match="`channels`"):
+    with pytest.raises(ConfigError, match="channels = 2 is not 1 or 3"):
         ImageConfig.parse({"channels": 2}, "x.toml: [image]")

@@ -9,7 +9,7 @@ import pytest
 
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
-from clearformer.data.labels import Labelled, LabelRows, LabelSource, named_columns, number, number_classes
+from clearformer.data.labels import Labelled, LabelRows, LabelSource, label_value, named_columns, number_classes
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, train_tokenizer
 
@@ -67,11 +67,11 @@ def test_numbers_in_json_are_labels(write) -> None:
 def test_what_cannot_be_read_is_said(write) -> None:
     path = write("a.tsv", "fine\tgood\ndull\t \n")
     assert refused(path).message == f"{path}:2: the label is empty"
-    assert refused(write("b.tsv", "fine good\n")).message.endswith("b.tsv:1: 1 column where 2 are needed")
-    assert refused(path, text="sentence", label=1).message.endswith("some are named and some numbered")
+    assert refused(write("b.tsv", "fine good\n")).message.endswith("b.tsv:1: 1 column, but 2 are needed")
+    assert refused(path, text="sentence", label=1).message.endswith("mix names and numbers")
     assert "no column `sentence`" in refused(path, text="sentence").message
-    assert "ends in `.csv`" in refused(write("a.csv", "x,y\n")).message
-    assert "named columns" in refused(write("a.jsonl", "{}"), text=0, label=1).message
+    assert "unsupported file type" in refused(write("a.csv", "x,y\n")).message
+    assert "have names, not numbers" in refused(write("a.jsonl", "{}"), text=0, label=1).message
     assert "no key `label`" in refused(write("a.jsonl", '{"text": "x"}')).message
     assert "is of type list" in refused(write("a.jsonl", '{"text": "x", "label": []}')).message
     assert "is empty" in refused(write("c.tsv", "\n\n")).message
@@ -80,16 +80,18 @@ def test_what_cannot_be_read_is_said(write) -> None:
 
 def test_labels_become_their_places_and_strangers_are_named() -> None:
     assert number_classes(["good", "bad"], ["bad", "good"], "valid").tolist() == [1, 0]
-    with pytest.raises(DataError, match="valid has labels that training never sees: `good`") as caught:
+    with pytest.raises(
+        DataError, match="1 label in the validation data does not occur in the training data: `good`"
+    ) as caught:
         number_classes(["good", "bad"], ["bad", "fair"], "valid")
     assert caught.value.hint == "the classes are: bad, fair"
 
 
 def test_a_regression_wants_numbers() -> None:
-    assert number("-2.5e1") == -25.0
+    assert label_value("-2.5e1") == -25.0
     for label in ("good", "nan", "inf"):
         with pytest.raises(DataError, match=f"`{label}` is not a number"):
-            number(label)
+            label_value(label)
 
 
 @pytest.fixture

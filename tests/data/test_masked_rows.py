@@ -48,7 +48,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def test_full_sentences_are_framed_and_stay_in_their_document(sentences: Sentences, tokenizer: Tokenizer) -> None:
     form = FullSentences(sentences, tokenizer, 9)
-    laid = form.lay(np.arange(len(form.lengths)), rng())
+    laid = form.assemble(np.arange(len(form.lengths)), rng())
     assert (laid.lengths == form.lengths).all()
     assert laid.segments is laid.classes is None
     seen = []
@@ -68,7 +68,7 @@ def test_pairs_follow_half_of_the_time_and_else_come_from_another_document(
     assert len(form.lengths) == N_DOCUMENTS
     classes, cuts, others = [], [], []
     for seed in range(41):
-        laid = form.lay(np.arange(N_DOCUMENTS), rng(seed))
+        laid = form.assemble(np.arange(N_DOCUMENTS), rng(seed))
         classes.append(laid.classes)
         for row, segment, kind, n in zip(laid.tokens, laid.segments, laid.classes, laid.lengths):
             a, b = (tokenizer.decode([row[segment == s].tolist()])[0].split() for s in (0, 1))
@@ -96,7 +96,7 @@ def test_one_document_finds_its_strangers_elsewhere_in_it(tokenizer: Tokenizer, 
     sentences = kept(["\n".join(BOOK)], tokenizer, tmp_path)
     form = SentencePairs(sentences, tokenizer, 3 + 3 * 4)
     numbers = np.arange(len(form.rows))
-    laid = form.lay(numbers, rng(7))
+    laid = form.assemble(numbers, rng(7))
     for number in numbers[laid.classes == RANDOM]:
         row, segment = laid.tokens[number], laid.segments[number]
         a, b = (tokenizer.decode([row[segment == s].tolist()])[0].split() for s in (0, 1))
@@ -112,7 +112,7 @@ def test_what_is_too_long_is_cut_at_its_end_the_longer_first() -> None:
 def test_long_pairs_fit(tokenizer: Tokenizer, tmp_path: Path) -> None:
     documents = ["\n".join(" ".join(f"d{d}" for _ in range(11)) for _ in range(3)) for d in range(5)]
     form = SentencePairs(kept(documents, tokenizer, tmp_path), tokenizer, 13)
-    laid = form.lay(np.arange(len(form.rows)), rng())
+    laid = form.assemble(np.arange(len(form.rows)), rng())
     assert laid.lengths.tolist() == [13] * len(form.rows)
     assert (laid.tokens[:, -1] == tokenizer.eos_id).all()
 
@@ -158,7 +158,7 @@ def test_hashes_of_a_byte_level_vocabulary_are_hashes(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_folder(tmp_path)
     starts = word_starts(tokenizer)
     assert {entries[i] for i in np.flatnonzero(starts)} == {"Ġ", "Ġa", "Ġb", "<s>", "</s>", "<mask>"}
-    assert tokenizer.frame(is_pair=True) == [[8], [9, 9], [9]]  # <s> a </s></s> b </s>
+    assert tokenizer.specials_around(is_pair=True) == [[8], [9, 9], [9]]  # <s> a </s></s> b </s>
 
 
 def test_whole_words_are_hidden_together(tmp_path: Path) -> None:
@@ -178,14 +178,14 @@ def test_whole_words_are_hidden_together(tmp_path: Path) -> None:
 
 
 def test_rows_that_cannot_be_are_refused(sentences: Sentences, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="rows of 2 tokens are too short: their frame has 2") as caught:
+    with pytest.raises(DataError, match="rows of 2 tokens are too short for 2 special tokens") as caught:
         FullSentences(sentences, tokenizer, 2)
     assert caught.value.hint == "set data.length = 3 or more"
-    with pytest.raises(DataError, match="rows of 4 tokens are too short: their frame has 3, and 2"):
+    with pytest.raises(DataError, match="rows of 4 tokens are too short for 3 special tokens and at least 2"):
         SentencePairs(sentences, tokenizer, 4)
     with pytest.raises(DataError, match="no document has two sentences"):
         SentencePairs(kept(["d1 w1 s1", "d2 w2 s2"], tokenizer, tmp_path), tokenizer, 11)
-    with pytest.raises(DataError, match="its 5 sentences fill a single row"):
+    with pytest.raises(DataError, match="one row contains all 5 sentences"):
         SentencePairs(kept(BOOK[:1], tokenizer, tmp_path), tokenizer, 100)
     plain = train_tokenizer(BOOK, TextConfig(kind="word", min_frequency=1))
     with pytest.raises(DataError, match="no mask token"):

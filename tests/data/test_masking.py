@@ -99,5 +99,5 @@ def test_whole_words_go_together() -> None:
 
 
 def test_shares_of_more_than_all_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"masked = 0\.8 and random = 0\.3 are more than all"):
+    with pytest.raises(ConfigError, match=r"masked = 0\.8 and random = 0\.3 add up to more than 1"):
         MaskingConfig.parse({"random": 0.3}, "[masking]")

@@ -93,14 +93,14 @@ def test_training_on_pairs_reads_the_corpus_twice(tmp_path, monkeypatch):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"a{i}\tb{i}\n" for i in range(N)))
     lines = []
-    original = sources.read_ended
+    original = sources.read_lines_with_ends
 
     def count(file):
         for line in original(file):
             lines.append(file)
             yield line
 
-    monkeypatch.setattr(sources, "read_ended", count)
+    monkeypatch.setattr(sources, "read_lines_with_ends", count)
     short = ["train.steps=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=16", "train.tokens=256"]
     train(pairs=path, out=tmp_path / "run", settings=short, device="cpu")
     assert 2 * N <= len(lines) <= 2 * N + 3  # the header was looked for, the first pair probed
@@ -131,7 +131,7 @@ def test_a_header_of_pairs_is_not_trained_on(tmp_path, capsys):
     short = ["train.steps=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=16", "train.tokens=256"]
     train(pairs=path, out=tmp_path / "run", settings=short, device="cpu")
     said = capsys.readouterr().err
-    assert "the first line is a header; columns English and German" in said
+    assert "the first line is a header; using columns English and German" in said
     assert f"{N} pairs" in said
     path.write_text("".join(f"a{i}\tb{i}\n" for i in range(N)))
     assert named_pair_columns(path) == (0, 1)

@@ -22,8 +22,8 @@ def pixels() -> np.ndarray:
 @pytest.fixture
 def store(tmp_path: Path, pixels: np.ndarray) -> ImageStore:
     with ImageWriter(tmp_path / "new" / "train.safetensors", C, SIZE) as writer:
-        for i, picture in enumerate(pixels):
-            writer.add(picture, i % 5)
+        for i, image in enumerate(pixels):
+            writer.add(image, i % 5)
     return ImageStore(tmp_path / "new" / "train.safetensors")
 
 
@@ -43,7 +43,7 @@ def test_the_stored_mean_and_spread_normalise(store: ImageStore, pixels: np.ndar
     np.testing.assert_allclose(store.mean, pixels.mean((0, 2, 3)) / 255, rtol=1e-12)
 
 
-def test_pictures_come_back_in_any_order(store: ImageStore, pixels: np.ndarray) -> None:
+def test_images_come_back_in_any_order(store: ImageStore, pixels: np.ndarray) -> None:
     rows = np.array([11, 0, 7, 7])
     batch = store.batch(rows)
     assert len(store) == N
@@ -68,5 +68,5 @@ def test_nothing_is_left_of_an_empty_or_failed_store(tmp_path: Path) -> None:
         writer.add(np.zeros((C, SIZE, SIZE + 1), "uint8"), 0)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "cut").write_bytes(b"\x10")
-    with pytest.raises(DataError, match="is truncated or not a store of pictures"):
+    with pytest.raises(DataError, match="is truncated or does not contain prepared images"):
         ImageStore(tmp_path / "cut")

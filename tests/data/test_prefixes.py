@@ -36,7 +36,7 @@ def pieces(batch: TextBatch) -> list[tuple[list[int], list[bool]]]:
         ids = torch.zeros_like(batch.tokens[row]) if batch.documents is None else batch.documents[row]
         for number in ids.unique():
             own = ids == number
-            found.append((batch.labels[row][own].tolist(), batch.prefix[row][own].tolist()))  # type: ignore[index]
+            found.append((batch.labels[row][own].tolist(), batch.context[row][own].tolist()))  # type: ignore[index]
     return found
 
 
@@ -46,7 +46,7 @@ def test_what_the_prefix_shows_is_not_asked_for_and_all_else_is(store: DocumentS
     for places in windows.epoch(0):
         batch, whole = windows.batch(places), plain.batch(places)
         assert batch.tokens.equal(whole.tokens)
-        for (labels, prefix), (every, _) in zip(pieces(batch), pieces(replace(whole, prefix=batch.prefix))):
+        for (labels, prefix), (every, _) in zip(pieces(batch), pieces(replace(whole, context=batch.context))):
             n = sum(prefix)
             assert prefix == [True] * n + [False] * (len(prefix) - n)
             assert 1 <= n <= len(labels)
@@ -68,7 +68,7 @@ def test_every_length_is_as_likely_as_any_other(tmp_path: Path) -> None:
 
 def test_a_row_is_drawn_alike_whatever_is_beside_it(store: DocumentStore) -> None:
     windows, places = PrefixWindows(store, LENGTH, ROWS, seed=5), np.array([7, 31, 2])
-    assert windows.batch(places).prefix is not None
+    assert windows.batch(places).context is not None
     for row, place in enumerate(places):
         alone = windows.batch(np.array([place]))
         assert alone.labels[0].equal(windows.batch(places).labels[row])
@@ -82,8 +82,8 @@ def test_what_lies_past_the_end_is_nobodys_prefix(tmp_path: Path, joined: bool) 
     for seed in range(29):
         windows.seed = seed
         batch = windows.batch(np.array([0]))
-        assert batch.prefix is not None
-        assert not batch.prefix[0, 7:].any()
+        assert batch.context is not None
+        assert not batch.context[0, 7:].any()
         assert batch.n_tokens >= (1 if joined else 2)
-        assert batch.prefix[0, 0]
-        assert joined or batch.prefix[0, 3]  # where the second begins
+        assert batch.context[0, 0]
+        assert joined or batch.context[0, 3]  # where the second begins

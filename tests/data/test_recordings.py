@@ -45,9 +45,9 @@ def test_bad_lists_are_said(tmp_path: Path) -> None:
     touch(tmp_path, "a.wav")
     path = tmp_path / "list.tsv"
     for content, problem in (
-        ("a.wav\tone\nb.wav\ttwo\n", r"list\.tsv:2: there is no file .*b\.wav"),
-        ("a.wav\t \n", r"list\.tsv:1: nothing is said in a\.wav"),
-        ("a.wav\n", r"list\.tsv:1: 1 column where 2 are needed"),
+        ("a.wav\tone\nb.wav\ttwo\n", r"list\.tsv:2: .*b\.wav does not exist"),
+        ("a.wav\t \n", r"list\.tsv:1: the transcript of a\.wav is empty"),
+        ("a.wav\n", r"list\.tsv:1: 1 column, but 2 are needed"),
         ("", "is empty"),
     ):
         path.write_text(content)
@@ -56,7 +56,7 @@ def test_bad_lists_are_said(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="is empty"):
         list(RecordingSource(path=tmp_path / "none").read())
-    with pytest.raises(DataError, match="lists no recordings"):
+    with pytest.raises(DataError, match="unsupported file type"):
         RecordingSource(path=tmp_path / "a.wav").read()
     for wrong in ({"join": (5, 3)}, {"silence": (0.1, 0.2)}, {"join": (0, 2)}):
         with pytest.raises(ConfigError):

@@ -24,7 +24,7 @@ def text(sentences: Sentences, tokenizer: Tokenizer, rows: np.ndarray) -> list[s
 
 
 def test_sentences_and_documents_are_found_again(sentences: Sentences, tokenizer: Tokenizer) -> None:
-    assert (len(sentences), sentences.n_words) == (7, 17)
+    assert (len(sentences), sentences.n_text_tokens) == (7, 17)
     assert sentences.documents.tolist() == [0, 4, 6, 7]
     told = text(sentences, tokenizer, np.stack([sentences.starts[:-1], sentences.starts[1:]], 1))
     assert told == ["a b c", "d e", "f", "g h i j k l m", "n o", "p", "q"]

@@ -93,13 +93,13 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 
 
 def test_unknown_suffix(write) -> None:
-    assert "`.csv`" in refused(write("pairs.csv", ["a,b"])).message
+    assert "unsupported file type" in refused(write("pairs.csv", ["a,b"])).message
 
 
 def test_too_few_columns(write) -> None:
     path = write("pairs.tsv", ["a\tb", "c d"])
-    assert refused(path).message == f"{path}:2: 1 column where 2 are needed"
-    assert refused(path, (0, 4)).message == f"{path}:1: 2 columns where 5 are needed"
+    assert refused(path).message == f"{path}:2: 1 column, but 2 are needed"
+    assert refused(path, (0, 4)).message == f"{path}:1: 2 columns, but 5 are needed"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def is_closed(path: Path) -> bool:
 def test_unknown_column_name_lists_the_header(write) -> None:
     error = refused(write("pairs.tsv", ["en\tfr", "a\tb"]), ("en", "de"))
     assert "`de`" in error.message
-    assert error.hint == "it has: en, fr"
+    assert error.hint == "available columns: en, fr"
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 5), (5, 7), (0, 3)])
@@ -153,7 +153,7 @@ def test_not_utf8(write) -> None:
 def test_truncated_gzip(write) -> None:
     path = write("a.tsv.gz", [f"{i * i}\t{i}" for i in range(997)])
     path.write_bytes(path.read_bytes()[:-101])
-    assert "cut off" in refused(path).message
+    assert "truncated" in refused(path).message
 
 
 @pytest.mark.parametrize("damage", [b"plain\ttext\n", None])
@@ -180,10 +180,10 @@ def test_a_header_alone_is_an_empty_corpus(write) -> None:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ('{"en": "a",', "not valid JSON", "one whole object"),
-        ("[" * 200_000, "not valid JSON", "one whole object"),
-        ('["a", "b"]', "a JSON list", "one whole object"),
-        ('{"en": "a", "fr": "b"}', "no key `de`", "the keys there are: en, fr"),
+        ('{"en": "a",', "not valid JSON", "one complete JSON object"),
+        ("[" * 200_000, "not valid JSON", "one complete JSON object"),
+        ('["a", "b"]', "a JSON list", "one complete JSON object"),
+        ('{"en": "a", "fr": "b"}', "no key `de`", "available keys: en, fr"),
         ('{"en": "a", "de": 7}', "`de` is of type int", "strings"),
     ],
 )
@@ -201,7 +201,7 @@ def test_half_a_surrogate_pair_becomes_a_character(write) -> None:
 
 
 def test_json_needs_names(write) -> None:
-    assert "named columns" in refused(write("a.jsonl", ["{}"])).message
+    assert "have names, not numbers" in refused(write("a.jsonl", ["{}"])).message
 
 
 def test_a_recipe_describes_a_source(write) -> None:
@@ -227,17 +227,20 @@ def test_filter_counts_what_it_drops() -> None:
     tally = Tally()
     assert list(rule.keep(iter(examples), tally)) == [examples[0], examples[5]]
     assert tally == Tally(kept=2, empty=2, too_long=1, unequal=1)
-    assert tally.describe() == "kept 2 of 6 pairs (2 empty, 1 too long, 1 unequal)"
+    assert tally.describe() == "kept 2 of 6 pairs (2 empty, 1 too long, 1 of unequal length)"
 
     assert rule.fit([[1, 2, 3], [1]], [[4], [5, 6, 7, 8]], tally) == ([[1, 2, 3]], [[4]])
-    assert tally.describe() == "kept 1 of 6 pairs (2 empty, 2 too long, 1 unequal)"
+    assert tally.describe() == "kept 1 of 6 pairs (2 empty, 2 too long, 1 of unequal length)"
 
 
 def test_tally_writes_thousands() -> None:
-    assert Tally(28873, 12, 3, 112).describe() == "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 unequal)"
+    assert (
+        Tally(28873, 12, 3, 112).describe()
+        == "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"
+    )
     assert Tally(kept=29000).describe() == "kept 29,000 of 29,000 pairs"
 
 
 def test_nothing_left_is_an_error() -> None:
-    with pytest.raises(DataError, match="no pair is left: kept 0 of 1 pairs"):
+    with pytest.raises(DataError, match="no pairs are left after filtering: kept 0 of 1 pair"):
         list(Filter().keep(iter([Example("", "b")]), Tally()))

@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from clearformer.data.spans import SpanConfig, compose, count, drop_spans
+from clearformer.data.spans import SpanConfig, compose, drop_spans, span_counts
 from clearformer.errors import DataError
 
 SENTINELS = list(range(999, 899, -1))  # as T5's: the first is the last of the vocabulary
@@ -29,7 +29,7 @@ def test_source_and_target_are_the_text(n: int, sentinels: list[int]) -> None:
     text = np.random.default_rng(n).integers(3, 800, n).tolist()
     for seed in range(20):
         source, target = drop_spans(text, sentinels, PAPER, np.random.default_rng(seed))
-        n_lost, n_spans = count(n, PAPER)
+        n_lost, n_spans = span_counts(n, PAPER)
         assert restore(source, target, sentinels) == text
         assert (len(source), len(target)) == (n - n_lost + n_spans, n_lost + n_spans + 1)
         assert [token for token in source if token in sentinels] == sentinels[:n_spans]
@@ -41,11 +41,11 @@ def test_source_and_target_are_the_text(n: int, sentinels: list[int]) -> None:
 
 def test_the_papers_numbers() -> None:
     """512 tokens: 15 % are 77 tokens, in 26 spans."""
-    assert count(512, PAPER) == (77, 26)
-    lengths = np.array([count(n, PAPER) for n in range(100, 1000)])
+    assert span_counts(512, PAPER) == (77, 26)
+    lengths = np.array([span_counts(n, PAPER) for n in range(100, 1000)])
     assert lengths[:, 0].sum() / np.arange(100, 1000).sum() == pytest.approx(0.15, abs=1e-3)
     assert lengths[:, 0].sum() / lengths[:, 1].sum() == pytest.approx(3, abs=0.02)
-    assert count(20, SpanConfig(rate=0.9, mean_length=1)) == (18, 3)  # as many as can be set apart
+    assert span_counts(20, SpanConfig(rate=0.9, mean_length=1)) == (18, 3)  # as many as can be set apart
 
 
 def test_every_way_to_compose_is_equally_likely() -> None:
@@ -91,7 +91,7 @@ def test_the_generator_alone_decides() -> None:
 
 def test_too_few_sentinels_and_empty_texts_are_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(DataError, match="512 tokens loses 26 spans, which takes 27 sentinels, not 26"):
+    with pytest.raises(DataError, match="512 tokens needs 27 sentinels, but the tokenizer has 26"):
         drop_spans(list(range(512)), SENTINELS[:26], PAPER, rng)
     with pytest.raises(DataError, match="empty text"):
         drop_spans([], SENTINELS, PAPER, rng)

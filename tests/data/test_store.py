@@ -129,18 +129,18 @@ def test_truncated_store(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in (0, 5, 40, len(whole) - 1):
         (tmp_path / "cut").write_bytes(whole[:size])
-        with pytest.raises(DataError, match="truncated or not a store"):
+        with pytest.raises(DataError, match="truncated or does not contain prepared"):
             PairStore(tmp_path / "cut")
 
 
 def test_foreign_files(tmp_path: Path) -> None:
     save_file({"weight": np.zeros((2, 3))}, tmp_path / "model.safetensors")
     (tmp_path / "text").write_text("no safetensors at all\n" * 11)
-    with pytest.raises(DataError, match="is not a store"):
+    with pytest.raises(DataError, match="does not contain prepared"):
         PairStore(tmp_path / "model.safetensors")
-    with pytest.raises(DataError, match="truncated or not a store"):
+    with pytest.raises(DataError, match="truncated or does not contain prepared"):
         PairStore(tmp_path / "text")
-    with pytest.raises(DataError, match="truncated or not a store"):
+    with pytest.raises(DataError, match="truncated or does not contain prepared"):
         PairStore(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         PairStore(tmp_path / "nowhere")
@@ -153,8 +153,8 @@ def test_every_store_has_the_mode_that_the_umask_gives(
         pairs.add([[1, 2]], [[3]])
     with DocumentWriter(tmp_path / "documents.safetensors", 17, 0) as documents:
         documents.add([[1, 2]])
-    with ImageWriter(tmp_path / "pictures.safetensors", 3, 2) as pictures:
-        pictures.add(np.zeros((3, 2, 2), "uint8"), 1)
+    with ImageWriter(tmp_path / "images.safetensors", 3, 2) as images:
+        images.add(np.zeros((3, 2, 2), "uint8"), 1)
     with RecordingWriter(tmp_path / "recordings.safetensors", 2**16) as recordings:
         recordings.add(np.zeros(5, "int16"), 0)
     tokens = Ragged.of([[1, 2], [3]])

@@ -37,7 +37,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert one.labels.tolist() == [[n, n + 1] for n in begins]
     assert two.labels.tolist() == [[n + 2, n + 3] for n in begins]
     assert two.tokens.tolist() == [[n + 1, n + 2] for n in begins]
-    assert [batch.goes_on.tolist() for (batch,) in steps] == [[False, False], [True, True]]
+    assert [batch.continues.tolist() for (batch,) in steps] == [[False, False], [True, True]]
     assert one.documents is None
 
 
@@ -48,7 +48,7 @@ def test_each_row_goes_on_where_the_row_of_its_block_was(book: DocumentStore, gr
     for step in streams.steps(5, group):
         assert [stretch.block for stretch in step] == list(range(group))
         for batch in map(streams.batch, step):
-            assert batch.goes_on.all().item() == (batch.block in last)
+            assert batch.continues.all().item() == (batch.block in last)
             if batch.block in last:
                 assert batch.tokens[:, 0].equal(last[batch.block])
             last[batch.block] = batch.labels[:, -1]
@@ -69,7 +69,7 @@ def test_the_whole_text_is_one_stream(book: DocumentStore) -> None:
     batches = list(streams.read())
     labels = torch.cat([batch.labels for batch in batches], dim=1)
     assert labels[labels != IGNORE].tolist() == book.tokens.tolist()
-    assert [batch.goes_on.tolist() for batch in batches] == [[False]] + [[True]] * (len(batches) - 1)
+    assert [batch.continues.tolist() for batch in batches] == [[False]] + [[True]] * (len(batches) - 1)
     assert [batch.n_tokens for batch in batches] == [streams.count(stretch) for stretch in streams.whole()]
     assert sum(batch.n_tokens for batch in batches) == 500
 
@@ -78,13 +78,13 @@ def test_a_document_begins_anew_unless_it_is_joined(tmp_path: Path) -> None:
     """Documents of three and five tokens with EOS, read two at a time: the second begins in the middle of a batch."""
     store = store_of(tmp_path / "d", [[11, 12], [13, 14, 15, 16]], BOS)
     batches = list(Streams(store, 2, 1).read())
-    assert [batch.goes_on.tolist() for batch in batches] == [[False], [True], [True], [True]]
+    assert [batch.continues.tolist() for batch in batches] == [[False], [True], [True], [True]]
     assert batches[1].tokens.tolist() == [[12, BOS]]
     assert batches[1].positions.tolist() == [[0, 0]]
     exact = list(Streams(store_of(tmp_path / "e", [[11], [12, 13]], BOS), 2, 1).read())
-    assert [batch.goes_on.tolist() for batch in exact] == [[False], [False], [True]]
+    assert [batch.continues.tolist() for batch in exact] == [[False], [False], [True]]
     joined = list(Streams(store_of(tmp_path / "f", [[11], [12, 13]]), 2, 1, joined=True).read())
-    assert [batch.goes_on.tolist() for batch in joined] == [[False], [True], [True]]
+    assert [batch.continues.tolist() for batch in joined] == [[False], [True], [True]]
     assert all(batch.documents is None for batch in joined)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from clearformer.data.batch import IGNORE
 from clearformer.data.corpora import TagCorpora
-from clearformer.data.tags import Tagged, TagRows, TagSource, is_tagged, lay_words
+from clearformer.data.tags import Tagged, TagRows, TagSource, is_tagged, word_rows
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 
@@ -62,19 +62,19 @@ def test_numbers_in_json_are_labels(write) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "columns", "problem"),
     [
-        ("a.conll", "EU NNP ORG\nrejects O\n", {}, "a.conll:2: 2 columns where the lines before have 3"),
-        ("a.conll", "EU\n", {}, "a.conll:1: 1 column where 2 are needed"),
-        ("a.conll", "EU ORG\n", {"labels": 3}, "a.conll:1: 2 columns where 4 are needed"),
+        ("a.conll", "EU NNP ORG\nrejects O\n", {}, "a.conll:2: 2 columns, but earlier lines have 3"),
+        ("a.conll", "EU\n", {}, "a.conll:1: 1 column, but 2 are needed"),
+        ("a.conll", "EU ORG\n", {"labels": 3}, "a.conll:1: 2 columns, but 4 are needed"),
         ("a.conll", "EU\t\n", {}, "a.conll:1: a label is empty"),
-        ("a.conll", "EU ORG\n", {"labels": "ner"}, "`ner` is no column of a .conll file"),
+        ("a.conll", "EU ORG\n", {"labels": "ner"}, "`ner` is not a column of a .conll file"),
         ("a.conll", "\n\n", {}, "a.conll is empty"),
-        ("a.jsonl", '{"tokens": ["EU"], "labels": []}', {}, "a.jsonl:1: 1 words and 0 labels"),
+        ("a.jsonl", '{"tokens": ["EU"], "labels": []}', {}, "a.jsonl:1: 1 word but 0 labels"),
         ("a.jsonl", '{"tokens": ["EU"]}', {}, "a.jsonl:1: no key `labels`"),
-        ("a.jsonl", '{"tokens": "EU", "labels": ["ORG"]}', {}, "a.jsonl:1: `tokens` is no list of strings"),
-        ("a.jsonl", '{"tokens": ["EU"], "labels": [null]}', {}, "a.jsonl:1: `labels` is no list of strings"),
+        ("a.jsonl", '{"tokens": "EU", "labels": ["ORG"]}', {}, "a.jsonl:1: `tokens` is not a list of strings"),
+        ("a.jsonl", '{"tokens": ["EU"], "labels": [null]}', {}, "a.jsonl:1: `labels` is not a list of strings"),
         ("a.jsonl", '{"tokens": [" "], "labels": ["O"]}', {}, "a.jsonl:1: a word is empty"),
-        ("a.jsonl", "{}", {"words": 0}, "`0` is no column of a .jsonl file"),
-        ("a.tsv", "EU\tORG\n", {}, "a file that ends in `.tsv` labels no words"),
+        ("a.jsonl", "{}", {"words": 0}, "`0` is not a column of a .jsonl file"),
+        ("a.tsv", "EU\tORG\n", {}, "a.tsv: unsupported file type for labelled words"),
     ],
 )
 def test_what_cannot_be_read_is_said(write, name: str, text: str, columns, problem: str) -> None:
@@ -118,7 +118,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 @pytest.mark.parametrize("max_tokens", [5, 11, 1000])
 def test_every_word_has_a_piece_of_its_own_that_begins_it(kind: str, max_tokens: int) -> None:
     tok = tokenizer_of(kind)
-    rows, places = lay_words(sentences(), tok, max_tokens)
+    rows, places = word_rows(sentences(), tok, max_tokens)
     assert rows.lengths.max() <= max_tokens
     words = [word for sentence in sentences() for word in sentence]
     assert len(places) == len(words) == len(set(places.tolist()))
@@ -130,7 +130,7 @@ def test_every_word_has_a_piece_of_its_own_that_begins_it(kind: str, max_tokens:
 
 def test_first_pieces_are_those_that_the_rust_library_finds() -> None:
     tok = tokenizer_of("wordpiece")
-    rows, places = lay_words(sentences(), tok, 1000)
+    rows, places = word_rows(sentences(), tok, 1000)
     ids, firsts = [], []
     for words in sentences():
         encoded = tok._rust.encode(words, is_pretokenized=True)
@@ -142,22 +142,22 @@ def test_first_pieces_are_those_that_the_rust_library_finds() -> None:
 
 def test_a_sentence_that_is_too_long_goes_on_in_the_next_row() -> None:
     tok = train_tokenizer(["a b c d e"], TextConfig(kind="word", min_frequency=1))
-    rows, places = lay_words([["a", "b", "c", "d", "e"], ["a"]], tok, 4)
+    rows, places = word_rows([["a", "b", "c", "d", "e"], ["a"]], tok, 4)
     a, b, c, d, e = tok.encode(["a b c d e"])[0]
     bos, eos = tok.bos_id, tok.eos_id
     assert rows.flat.tolist() == [bos, a, b, eos, bos, c, d, eos, bos, e, eos, bos, a, eos]
     assert rows.lengths.tolist() == [4, 4, 3, 3]
     assert places.tolist() == [1, 2, 5, 6, 9, 12]
-    with pytest.raises(DataError, match="rows of 2 tokens have no room for words"):
-        lay_words([["a"]], tok, 2)
+    with pytest.raises(DataError, match="rows of 2 tokens are too short for text"):
+        word_rows([["a"]], tok, 2)
 
 
 def test_a_word_of_which_nothing_is_left_is_judged_by_its_neighbour() -> None:
     tok = train_tokenizer(["ab cd"], TextConfig(kind="wordpiece", vocab_size=20, min_frequency=1, strict=False))
-    _, places = lay_words([["ab", "\u0007", "cd"]], tok, 11)
+    _, places = word_rows([["ab", "\u0007", "cd"]], tok, 11)
     assert places[1] == places[2] > places[0]
-    with pytest.raises(DataError, match="nothing is left of"):
-        lay_words([["\u0007"]], tok, 11)
+    with pytest.raises(DataError, match="the tokenizer finds no tokens in"):
+        word_rows([["\u0007"]], tok, 11)
 
 
 def test_batches_have_a_label_where_a_word_begins(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from clearformer.data.tensor_file import Kind, TensorFileWriter
+from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
 
-KINDS = {"classes": Kind("int64"), "pixels": Kind("uint8", (3, 5, 7))}
+KINDS = {"classes": TensorSpec("int64"), "pixels": TensorSpec("uint8", (3, 5, 7))}
 
 
 def test_rows_of_any_shape_come_back(tmp_path: Path) -> None:

@@ -75,13 +75,13 @@ def test_several_files_in_order(write) -> None:
     [
         ("a.txt", "", "is empty\nhint: .* one document"),
         ("a.txt", " \n\t\n", "is empty"),
-        ("a.tsv", "a\tb", "`.tsv` is of no known kind\nhint: use .txt or .jsonl"),
+        ("a.tsv", "a\tb", "unsupported file type\nhint: supported: .txt and .jsonl"),
         ("a.txt", b"caf\xe9", r"a\.txt:1: not UTF-8"),
         ("a.txt", b"a\nb\x00", r"a\.txt:2: binary data"),
         ("a.jsonl", '{"text": "a"}\n[1]', r"a\.jsonl:2: a JSON list"),
         ("a.jsonl", "null", r"a\.jsonl:1: a JSON NoneType"),
-        ("a.jsonl", '{"body": "a"}', "no key `text`\nhint: the keys there are: body"),
-        ("a.jsonl", '{"text": 7}', "of type int, not text\nhint: name a key that holds strings"),
+        ("a.jsonl", '{"body": "a"}', "no key `text`\nhint: available keys: body"),
+        ("a.jsonl", '{"text": 7}', "of type int, not a string\nhint: choose a key with strings"),
     ],
 )
 def test_what_is_refused(write, name: str, content: str | bytes, message: str) -> None:
@@ -128,7 +128,7 @@ def test_documents_come_back_from_disk(tmp_path: Path) -> None:
     assert all(part[-1] == tokenizer.eos_id for part in parts)
     assert tokenizer.decode([part[:-1] for part in parts]) == [UNIX, UNIX, "Exit KING"]
     assert store_text(documents, tokenizer, tmp_path / "bos", bos=True).start_id == tokenizer.bos_id
-    with pytest.raises(DataError, match="no documents to store"):
+    with pytest.raises(DataError, match="no documents to write"):
         store_text(["", ""], tokenizer, tmp_path / "none")
     if (maps := Path("/proc/self/maps")).exists():
         assert f"{store.path}\n" in maps.read_text()
@@ -138,10 +138,10 @@ def test_documents_come_back_from_disk(tmp_path: Path) -> None:
 def test_a_store_of_pairs_is_none_of_documents(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "p", 17) as writer:
         writer.add([[1]], [[2]])
-    with pytest.raises(DataError, match="is not a store of documents"):
+    with pytest.raises(DataError, match="does not contain prepared documents"):
         DocumentStore(tmp_path / "p")
     tokenizer = train_tokenizer(["ab"], TextConfig(kind="char", min_frequency=1))
-    with pytest.raises(DataError, match="is not a store of pairs"):
+    with pytest.raises(DataError, match="does not contain prepared pairs"):
         PairStore(store_text(["ab"], tokenizer, tmp_path / "d").path)
 
 

@@ -92,12 +92,12 @@ def test_files_that_cannot_be_heard_are_said(tmp_path: Path) -> None:
             read_wav(tmp_path / f"{name}.wav")
         told[name] = error.value.message
     assert told["empty"].endswith("is empty")
-    assert "no WAV file of plain samples" in told["text"]
-    assert "is cut off: 956 of 2,000 bytes" in told["cut"]
-    assert "is cut off" in told["head"]
+    assert "is not an uncompressed WAV file" in told["text"]
+    assert "is truncated: 956 of 2,000 bytes" in told["cut"]
+    assert "is truncated" in told["head"]
     assert "unknown format: 3" in told["float"]
-    assert "samples of 16 bits, 4294967291 a second" in told["fast"]
+    assert "16 bits at 4294967291 Hz are not supported" in told["fast"]
     with pytest.raises(DataError, match="does not exist"):
         read_wav(tmp_path / "none.wav")
-    with pytest.raises(DataError, match=r"too short: 0\.125 s, where 0\.200 s are needed"):
+    with pytest.raises(DataError, match=r"too short: 0\.125 s, but 0\.200 s are needed"):
         read_sound(whole, 8000, 1600)

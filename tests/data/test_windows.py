@@ -157,7 +157,7 @@ def test_a_corpus_of_one_window_and_one_of_less(tmp_path: Path) -> None:
     exact = Windows(store_of(tmp_path / "a", [[*range(3, 9)]]), LENGTH, ROWS)
     assert [rows.tolist() for rows in exact.epoch(0)] == [[0]]
     short = Windows(store_of(tmp_path / "b", [[*range(3, 8)]]), LENGTH, ROWS)
-    with pytest.raises(DataError, match=r"6 tokens do not fill one window of 7\nhint: .*shorter windows"):
+    with pytest.raises(DataError, match=r"6 tokens do not fill one window of 7 tokens\nhint: .*smaller data.length"):
         short.epoch(0)
     batch: TextBatch = short.batch(short.whole()[0])  # enough to evaluate on
     assert batch.n_tokens == 6

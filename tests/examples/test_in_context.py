@@ -63,17 +63,17 @@ def test_a_sum_written_out_is_the_sum() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "more", "picture"),
+    ("name", "more", "figure"),
     [
         ("in_context_learning", ["--tasks", "7"], "in-context.png"),
         ("chain_of_thought", ["--sums", "7"], "chain-of-thought.png"),
     ],
 )
 def test_an_experiment_runs_from_end_to_end(
-    name: str, more: list[str], picture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, more: list[str], figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--small", "--steps", "10", "--out", str(tmp_path), *more])
     found = example(name).main()
-    assert (tmp_path / picture).exists()
+    assert (tmp_path / figure).exists()
     saved = json.loads((tmp_path / "accuracies.json").read_text())
     assert all(saved[key] == shares and all(0 <= share <= 1 for share in shares) for key, shares in found.items())

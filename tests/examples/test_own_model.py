@@ -59,7 +59,7 @@ def test_it_trains_and_translates(capsys: pytest.CaptureFixture[str]) -> None:
     clearformer("translate", "--model", "run", "a blue cup", "a big tree")
     assert capsys.readouterr().out.splitlines() == ["un tasse bleu", "un arbre grand"]
     clearformer("translate", "--model", "run", "--align", "a blue cup", code=1)
-    assert capsys.readouterr().err.startswith("error: run does not attend")
+    assert capsys.readouterr().err.startswith("error: run has no attention")
     clearformer("inspect", "run")
     assert "mlp.0" in capsys.readouterr().out
 

@@ -106,4 +106,4 @@ def test_it_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_only_one_flag_takes_is_refused_with_another(capsys: pytest.CaptureFixture[str]) -> None:
     run("train", "--table", "points.csv", "--columns", "0,1", code=1)
-    assert "--columns goes with --pairs, not with --table" in capsys.readouterr().err
+    assert "--columns is an option for --pairs, not for --table" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample, until
-from clearformer.generation.sampling import dice, greedy, sampler
+from clearformer.generation.sampling import generators, greedy, sampler
 from clearformer.layers.cache import DecodeState
 from clearformer.models.transformer import Transformer, TransformerConfig
 
@@ -46,7 +46,7 @@ def test_log_probabilities_are_those_of_forced_decoding(model: Transformer) -> N
     """Of the model's own distribution, whatever temperature the tokens were drawn at."""
     source, mask = sources(5)
     limits = torch.full((5,), 9)
-    results = write(model, source, mask, limits, sampler(1.7, dice(1, range(5))), width=3)
+    results = write(model, source, mask, limits, sampler(1.7, generators(1, range(5))), width=3)
     with torch.inference_mode():
         memory = model.encode(source, mask)
         for i, branches in enumerate(results):
@@ -66,7 +66,7 @@ def test_greedy_writing_is_a_beam_of_one(model: Transformer) -> None:
         state = model.start(source, mask)
         beams = beam_search(model, state, torch.full((11,), BOS), EOS, limits, DecodeConfig(beam=1))
     assert words(found) == words(beams)
-    assert words(found) == words(write(model, source, mask, limits, sampler(1e-5, dice(1, range(11)))))
+    assert words(found) == words(write(model, source, mask, limits, sampler(1e-5, generators(1, range(11)))))
     assert [b[0].logprob for b in found] == pytest.approx([b[0].logprob for b in beams], abs=1e-10)
 
 
@@ -98,7 +98,7 @@ def test_samples_are_reproducible_and_independent(model: Transformer) -> None:
     source, mask = sources(1)
     limits, n = torch.tensor([1]), 1009
     first, again, other = (
-        words(write(model, source, mask, limits, sampler(1.0, dice(s, [0])), width=n)) for s in (1, 1, 2)
+        words(write(model, source, mask, limits, sampler(1.0, generators(s, [0])), width=n)) for s in (1, 1, 2)
     )
     assert first == again
     assert first != other
@@ -130,24 +130,24 @@ def test_branches_do_not_see_one_another(model: Transformer) -> None:
 def test_a_sample_is_the_same_alone_and_in_any_batch(model: Transformer) -> None:
     source, mask = sources(11)
     limits = torch.arange(11) % 4 * 3 + 1
-    together = words(write(model, source, mask, limits, sampler(1.3, dice(7, range(11)), k=5, p=0.9), width=3))
+    together = words(write(model, source, mask, limits, sampler(1.3, generators(7, range(11)), k=5, p=0.9), width=3))
     for i in range(11):
         one = slice(i, i + 1)
-        alone = write(model, source[one], mask[one], limits[one], sampler(1.3, dice(7, [i]), k=5, p=0.9), width=3)
+        alone = write(model, source[one], mask[one], limits[one], sampler(1.3, generators(7, [i]), k=5, p=0.9), width=3)
         assert words(alone) == [together[i]]
     order = torch.arange(10, -1, -1)
-    backwards = sampler(1.3, dice(7, order.tolist()), k=5, p=0.9)
+    backwards = sampler(1.3, generators(7, order.tolist()), k=5, p=0.9)
     assert words(write(model, source[order], mask[order], limits[order], backwards, width=3)) == together[::-1]
 
 
 def test_of_each_sentence_the_likeliest_sample_comes_first(model: Transformer) -> None:
     source, mask = sources(5)
-    found = write(model, source, mask, torch.full((5,), 9), sampler(2.0, dice(1, range(5))), width=7)
+    found = write(model, source, mask, torch.full((5,), 9), sampler(2.0, generators(1, range(5))), width=7)
     for branches in found:
         assert [h.logprob for h in branches] == sorted((h.logprob for h in branches), reverse=True)
 
 
-@pytest.mark.parametrize("choose", [greedy, sampler(1.0, dice(1, range(7)))])
+@pytest.mark.parametrize("choose", [greedy, sampler(1.0, generators(1, range(7)))])
 def test_no_sample_is_shorter_than_the_minimum(model: Transformer, choose: Any) -> None:
     model.unembedding.bias.data[EOS] = 9.0
     source, mask = sources(7)

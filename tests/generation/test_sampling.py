@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearformer.generation.sampling import FACES, dice, draw, greedy, sampler, top_k, top_p
+from clearformer.generation.sampling import RESOLUTION, draw, generators, greedy, sampler, top_k, top_p
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2], dtype=torch.float64)
 ROWS = torch.arange(1)
@@ -64,7 +64,7 @@ def chi_squared(counts: Tensor, expected: Tensor) -> float:
 )
 def test_draws_have_the_distribution_that_was_asked_for(temperature: float, k: int, p: float, weights: Tensor) -> None:
     n = 20_000
-    choose = sampler(temperature, dice(7, [0]), k, p)
+    choose = sampler(temperature, generators(7, [0]), k, p)
     counts = torch.bincount(choose(LOGITS.expand(1, n, -1), ROWS)[0], minlength=5).double()
     possible = weights > 0
     assert counts[~possible].sum() == 0
@@ -85,14 +85,15 @@ def test_no_luck_falls_on_what_cannot_be() -> None:
     """Neither the least nor the greatest, though the impossible come first and last and sums are rounded."""
     logits = torch.randn(997, generator=torch.Generator().manual_seed(3))
     logits[:11] = logits[-11:] = -math.inf
-    assert draw(logits.expand(2, -1), torch.tensor([0.0, (FACES - 1) / FACES])).tolist() == [11, 985]
+    assert draw(logits.expand(2, -1), torch.tensor([0.0, (RESOLUTION - 1) / RESOLUTION])).tolist() == [11, 985]
 
 
 def test_what_is_drawn_for_a_text_depends_on_the_seed_and_its_number_alone() -> None:
     logits = torch.zeros(3, 101, 5)
 
     def drawn(seed: int, numbers: list[int]) -> list[list[int]]:
-        result: list[list[int]] = sampler(1.0, dice(seed, numbers))(logits[: len(numbers)], torch.arange(3)).tolist()
+        choose = sampler(1.0, generators(seed, numbers))
+        result: list[list[int]] = choose(logits[: len(numbers)], torch.arange(3)).tolist()
         return result
 
     one, two, three = drawn(1, [5, 2, 3])
@@ -102,12 +103,12 @@ def test_what_is_drawn_for_a_text_depends_on_the_seed_and_its_number_alone() -> 
 
 def test_without_a_seed_torch_gives_one() -> None:
     torch.manual_seed(11)
-    one, two = (dice(None, [0])[0].random() for _ in range(2))
+    one, two = (generators(None, [0])[0].random() for _ in range(2))
     torch.manual_seed(11)
-    assert one == dice(None, [0])[0].random() != two
+    assert one == generators(None, [0])[0].random() != two
 
 
 def test_temperature_zero_is_greedy_and_near_zero_almost() -> None:
     logits = torch.randn(1, 11, 7)
     assert torch.equal(sampler(0.0, [])(logits, ROWS), logits.argmax(-1))
-    assert torch.equal(sampler(1e-4, dice(1, [0]))(logits, ROWS), logits.argmax(-1))
+    assert torch.equal(sampler(1e-4, generators(1, [0]))(logits, ROWS), logits.argmax(-1))

@@ -55,7 +55,7 @@ def test_a_chat_answers_like_any_language_model(writer: LanguageModel) -> None:
 
 
 def test_a_prompt_cannot_end_its_turn(writer: LanguageModel) -> None:
-    with pytest.raises(DataError, match="spells the special token <eos>"):
+    with pytest.raises(DataError, match="contains the special token <eos>"):
         writer.writer(chat=True).encode("hello<eos>")
     assert writer.encode("hello<eos>")[-1] != writer.tokenizer.eos_id  # as text it never means the token
 
@@ -64,7 +64,7 @@ def test_a_prompt_cannot_end_its_turn(writer: LanguageModel) -> None:
     ("template", "reason"),
     [
         ("{{ raise_exception('no user here') }}", "no user here"),
-        ("{% for %}", "cannot be used"),
+        ("{% for %}", "the chat template failed"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ messages.append(1) }}", "unsafe"),
     ],

@@ -47,8 +47,10 @@ def test_a_gap_is_filled_by_the_word_that_what_follows_asks_for() -> None:
     assert best[0].position == 2
     assert best[0].logprob == pytest.approx(log(0.9 * 0.7 * 0.8 * 0.7 * 0.9 * 1.0))
     # p(pulled) : p(pooled) = 0.8 · 0.7 : 0.1 · 0.1
-    assert best[0].share == pytest.approx(0.56 / 0.57)
-    assert sum(row.share for row in best) == pytest.approx(1)
+    assert best[0].probability == pytest.approx(0.56 / 0.57)
+    assert sum(row.probability for row in best) == pytest.approx(1)
+    with pytest.warns(DeprecationWarning, match="use Filling.probability"):
+        assert best[0].share == best[0].probability
 
 
 def test_candidates_can_be_given() -> None:
@@ -63,10 +65,10 @@ def test_a_missing_word_is_found_with_its_place() -> None:
 
 
 def test_only_one_gap() -> None:
-    for text, said in (("the man", "no gap"), ("___ man ___", "several gaps, not one")):
-        with pytest.raises(DataError, match=f"has {said}\n") as caught:
+    for text, blanks in (("the man", "0 blanks"), ("___ man ___", "2 blanks")):
+        with pytest.raises(DataError, match=f"has {blanks}, but exactly one is required\n") as caught:
             fill(Bigrams(), text)
-        assert caught.value.hint == "write ___ for the missing word"
+        assert caught.value.hint == "write ___ once, in place of the missing word"
 
 
 @pytest.mark.parametrize(

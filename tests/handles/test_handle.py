@@ -30,8 +30,8 @@ METHODS = {
     LanguageModel: ("generate", "score", "rank"),
     MaskedModel: ("score", "rank"),
     SentenceScorer: ("score", "rank"),
-    Classifier: ("classify", "scores", "predict"),
-    Tagger: ("tag", "values", "scores", "predict"),
+    Classifier: ("classify", "logits", "predict"),
+    Tagger: ("tag", "values", "logits", "predict"),
     TextEncoder: ("embed",),
     ImageClassifier: ("classify", "embed", "pixels", "predict"),
     ImageAutoencoder: ("embed", "pixels"),
@@ -110,7 +110,7 @@ def test_a_source_is_for_translators_alone(tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match=r"mine is a translator: .* of a source\nhint: .*--source"):
         build(Translator, tokenizer, name="mine").rank(["a man"])
     for kind in (LanguageModel, MaskedModel, SentenceScorer):
-        with pytest.raises(ConfigError, match=r"mine is a.*, not a translator\nhint: leave --source out"):
+        with pytest.raises(ConfigError, match=r"mine is a.*, not a translator\nhint: omit --source"):
             build(kind, tokenizer, name="mine").rank(["a man"], source="un homme")
 
 
@@ -119,5 +119,5 @@ def test_a_writer_continues_or_answers(tokenizer: Tokenizer) -> None:
     assert poet.writer() is poet
     assert isinstance(poet.writer(chat=True), Chat)
     assert isinstance(translator.writer(), EncoderDecoderWriter)
-    with pytest.raises(CheckpointError, match=r"is a translator: it has no chat template\nhint: leave --chat out"):
+    with pytest.raises(CheckpointError, match=r"is a translator: it has no chat template\nhint: omit --chat"):
         translator.writer(chat=True)

@@ -158,7 +158,7 @@ def test_what_is_written_scores_as_it_was_written(writer: LanguageModel) -> None
 
 
 def test_a_prompt_without_room_is_refused(writer: LanguageModel) -> None:
-    with pytest.raises(DataError, match="tokens, and model reads at most 41") as caught:
+    with pytest.raises(DataError, match="tokens, but model reads at most 41") as caught:
         writer.generate(["one two three " * 30])
     assert caught.value.hint
     with pytest.raises(DataError, match="reads at most 41"):

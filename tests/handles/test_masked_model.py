@@ -56,7 +56,7 @@ def test_a_score_is_the_pseudo_log_likelihood(both: tuple[MaskedModel, Any], tok
     ours, theirs = both
     texts = ["the player plays", "a man", "players sees the playing man a"]
     for text, score in zip(texts, ours.score(texts)):
-        (ids,), _ = tokenizer.framed([text])
+        (ids,), _ = tokenizer.encode_with_specials([text])
         places = range(1, len(ids) - 1)
         expected = sum(logprob(theirs, ids, [i], i, ours.mask_id) for i in places)
         assert score.logprob == pytest.approx(expected, abs=1e-9)
@@ -70,7 +70,7 @@ def test_a_word_of_several_pieces_is_filled_from_left_to_right(
 ) -> None:
     ours, theirs = both
     for word, logp in ours.weigh("the ", " plays a man", ["man", "players", "sees"]):
-        (ids,), _ = tokenizer.framed([f"the {word} plays a man"])
+        (ids,), _ = tokenizer.encode_with_specials([f"the {word} plays a man"])
         n = len(tokenizer.encode([word])[0])
         places = list(range(2, 2 + n))
         expected = sum(logprob(theirs, ids, places[j:], place, ours.mask_id) for j, place in enumerate(places))
@@ -101,7 +101,7 @@ def test_gaps_are_filled_by_probability_and_repaired_by_score(both: tuple[Masked
     assert (best[0].position, best[0].text) == (2, f"the man {found[0][0]} a play")
     given = fill(ours, "the man ___ a play", candidates=["plays", "sees"])
     assert {row.word for row in given} == {"plays", "sees"}
-    assert sum(row.share for row in given) == pytest.approx(1)
+    assert sum(row.probability for row in given) == pytest.approx(1)
     repaired = repair(ours, "the man a play", n=4)
     assert [row.logprob for row in repaired] == pytest.approx(
         [score.logprob for score in ours.score([row.text for row in repaired])], abs=1e-9

@@ -108,5 +108,5 @@ def test_no_text_no_vectors(encoder: TextEncoder) -> None:
 
 
 def test_a_translator_makes_no_vectors() -> None:
-    with pytest.raises(CheckpointError, match="en-fr-small is of kind transformer, which makes no vectors"):
+    with pytest.raises(CheckpointError, match="en-fr-small cannot compute embeddings: its architecture is transformer"):
         load_encoder("en-fr-small")

@@ -132,15 +132,15 @@ def test_the_score_of_a_text_is_its_log_probability(translator: Translator) -> N
 
 
 def test_a_target_for_each_source(translator: Translator) -> None:
-    with pytest.raises(DataError, match="come in pairs, but there are 2 and 1"):
+    with pytest.raises(DataError, match="2 sources and 1 target cannot be paired"):
         translator.score(["a", "cat"], ["the"])
 
 
 def test_long_targets_are_cut_as_sources_are(translator: Translator) -> None:
-    with pytest.warns(UserWarning, match="cut to 60 of its 67 tokens"):
+    with pytest.warns(UserWarning, match="has 67 tokens and was cut to the first 60"):
         score = translator.score(["a cat"], ["t" * 67])
     assert score == translator.score(["a cat"], ["t" * 60])
-    with pytest.warns(UserWarning, match="cut to 60 of its 67 tokens"):
+    with pytest.warns(UserWarning, match="has 67 tokens and was cut to the first 60"):
         assert len(translator.align("a cat", "t" * 67).target) == 61
 
 
@@ -185,7 +185,7 @@ def test_neighbours_are_other_pieces_by_cosine(translator: Translator) -> None:
     assert len(found) == 3
     assert "c" not in [piece for piece, _ in found]
     assert [likeness for _, likeness in found] == sorted((x for _, x in found), reverse=True)
-    with pytest.raises(DataError, match="not in the vocabulary"):
+    with pytest.raises(DataError, match="not in the source vocabulary"):
         translator.neighbours("Ж")
 
 

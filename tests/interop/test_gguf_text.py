@@ -49,9 +49,9 @@ def test_a_llama_takes_a_word_that_it_knows_whole() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model": "llama"}, "a tokenizer of the kind `llama`"),
-        ({"pre": "klingon"}, "rules of `klingon`"),
-        ({"merges": ["a z"]}, "merges do not fit"),
+        ({"model": "llama"}, "unsupported tokenizer model `llama`"),
+        ({"pre": "klingon"}, "unsupported pre-tokenizer `klingon`"),
+        ({"merges": ["a z"]}, "merges do not match"),
         ({"tokens": None}, r"lacks `tokenizer.ggml.tokens`"),
         ({"eos_token_id": None}, r"lacks `tokenizer.ggml.eos_token_id`"),
     ],

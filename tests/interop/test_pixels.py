@@ -1,4 +1,4 @@
-"""How pictures become numbers, in our words and in preprocessor_config.json, against transformers' own processors."""
+"""How images become numbers, in our words and in preprocessor_config.json, against transformers' own processors."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from transformers import AutoImageProcessor
 from clearformer.data.fitting import fitted
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError
-from clearformer.interop.pixels import MEAN, STD, read_image, usual_image, write_image
+from clearformer.interop.pixels import MEAN, STD, default_image, read_image, write_image
 from clearformer.models.build import model_config
 
 
@@ -42,9 +42,9 @@ def test_what_a_folder_says(tmp_path: Path, said: dict[str, Any], found: tuple[s
 def test_what_nobody_says_is_usual(tmp_path: Path) -> None:
     image = read_image(tmp_path, model_config("resnet50"))
     assert (image.size, image.mean, image.std, image.margin) == (224, MEAN, STD, 0.0625)
-    assert usual_image(model_config("resnet20")).margin == 0.0
-    assert usual_image(model_config("googlenet-torchvision")).mean == (0.5, 0.5, 0.5)
-    assert usual_image(model_config("resnet20").changed(channels=1)).mean == (pytest.approx(0.449),)
+    assert default_image(model_config("resnet20")).margin == 0.0
+    assert default_image(model_config("googlenet-torchvision")).mean == (0.5, 0.5, 0.5)
+    assert default_image(model_config("resnet20").changed(channels=1)).mean == (pytest.approx(0.449),)
 
 
 def test_a_size_that_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_their_processor_makes_the_same_numbers(tmp_path: Path, fit: Any, margin
     write_image(tmp_path, image)
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     assert read_image(tmp_path, model_config("resnet50")) == image
-    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8))
-    theirs = AutoImageProcessor.from_pretrained(tmp_path)(picture, return_tensors="pt")["pixel_values"]
-    ours = image.normalise(torch.from_numpy(fitted(picture, image).copy())[None])
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8))
+    theirs = AutoImageProcessor.from_pretrained(tmp_path)(noise, return_tensors="pt")["pixel_values"]
+    ours = image.normalise(torch.from_numpy(fitted(noise, image).copy())[None])
     torch.testing.assert_close(ours, theirs)

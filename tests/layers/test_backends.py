@@ -20,7 +20,7 @@ from clearformer.layers.backends import (
     swapped,
     without_cudnn,
 )
-from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, Prefix, Window
+from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, PrefixLM, Window
 
 from ..bounds import float32_bounds
 
@@ -50,7 +50,7 @@ MASKS: dict[str, Callable[[], Mask | None]] = {
     "causal-padding": lambda: Causal() & Padding(keys()),
     "window": lambda: Window(2),
     "documents": lambda: Documents(torch.tensor([[0, 0, 1, 1, 1], [3, 5, 5, 7, 7]])) & Causal(),
-    "prefix": lambda: Prefix(torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]]).bool()),
+    "prefix": lambda: PrefixLM(torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]]).bool()),
     "ancestors": lambda: Ancestors(tree()),
     "nothing-to-see": lambda: Causal() & Padding(keys() & torch.tensor([[False], [True]])),
 }
@@ -205,7 +205,7 @@ def test_a_recorder_stands_inside_every_wrapper() -> None:
     assert layer.core is before
     q, k, _ = layer.split(layer.qkv(x))
     torch.testing.assert_close(recorder.record, [pattern(q / 2, k, None, None, layer.scale).detach()])
-    with pytest.raises(ConfigError, match="a recorder around Halved would miss") as caught:
+    with pytest.raises(ConfigError, match="RecordingCore around Halved would not see the inputs") as caught:
         RecordingCore(Halved(FusedCore()))
     assert caught.value.hint is not None
     assert "rewrap" in caught.value.hint

@@ -135,7 +135,7 @@ def test_vectors_follow_their_branches_and_leave_with_their_sentences() -> None:
     """Two layers of three sentences; each vector says its sentence, the branch it came from, and its layer."""
     memory = torch.arange(B)[:, None]
     state = RecurrentState(torch.zeros(2, B, 1, K), memory, None)
-    assert state.branches(4).shape == (2, B, 4, K)
+    assert state.expanded(4).shape == (2, B, 4, K)
     layers, rows, branches = torch.meshgrid(torch.arange(2), torch.arange(B), torch.arange(2), indexing="ij")
     state.vectors = (100 * rows + 10 * branches + layers)[..., None].expand(-1, -1, -1, K)
     state.reorder(torch.tensor([[1, 1, 0], [0, 0, 1], [1, 0, 1]]))

@@ -29,7 +29,7 @@ def test_same_padding_keeps_the_size(F: int, S: int, N: int) -> None:
 
 
 def test_half_a_pixel_is_not_to_be_had() -> None:
-    with pytest.raises(ValueError, match="a filter of 4 cannot keep"):
+    with pytest.raises(ValueError, match="a filter of size 4 cannot keep the size"):
         same_padding(4)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, Prefix, Window
+from clearformer.layers.masks import Ancestors, Causal, Documents, Mask, Padding, PrefixLM, Window
 
 CPU = torch.device("cpu")
 KEYS = torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
@@ -19,7 +19,7 @@ WORKED: dict[str, tuple[Mask, list[list[list[int]]]]] = {
         Documents(torch.tensor([[4, 4, 7], [5, 8, 5]])),
         [[[1, 1, 0], [1, 1, 0], [0, 0, 1]], [[1, 0, 1], [0, 1, 0], [1, 0, 1]]],
     ),
-    "prefix": (Prefix(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()), [[[1, 1, 0], [1, 1, 0], [1, 1, 1]], LOWER]),
+    "prefix": (PrefixLM(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()), [[[1, 1, 0], [1, 1, 0], [1, 1, 1]], LOWER]),
     "ancestors": (Ancestors(TREE), TREE.int().tolist()),
     "causal and padding": (Causal() & Padding(KEYS), [[[1, 0, 0], [1, 1, 0], [1, 1, 0]], LOWER]),
     "three rules": (
@@ -73,5 +73,5 @@ def test_a_mask_is_made_where_the_queries_are(mask: Mask) -> None:
 
 def test_tensors_of_all_rules_are_known() -> None:
     first = torch.tensor([[1, 0, 0], [1, 1, 0]]).bool()
-    held: list[Tensor] = (Causal() & Prefix(first) & Padding(KEYS)).tensors()
+    held: list[Tensor] = (Causal() & PrefixLM(first) & Padding(KEYS)).tensors()
     assert [tensor is own for tensor, own in zip(held, (first, KEYS))] == [True, True]

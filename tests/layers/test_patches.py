@@ -23,18 +23,18 @@ def test_positions_are_stretched_for_another_size_but_the_class_tokens() -> None
     patches = Patches(C, PATCH, SIDE, D, has_class=True).double()
     with torch.no_grad():  # the first feature says the column, which a stretched table says still
         patches.positions[0, 1:, 0] = torch.arange(SIDE).repeat(SIDE)
-    wide = patches.stretched(5, 5)
+    wide = patches.interpolated(5, 5)
     assert wide.shape == (1, 26, D)
     assert wide[0, 0].equal(patches.positions[0, 0])
     columns = wide[0, 1:, 0].unflatten(0, (5, 5))
     torch.testing.assert_close(columns, columns[:1].expand(5, -1))
     assert (columns[0].diff() > 0).all()
     torch.testing.assert_close(columns[0, 2].item(), 1.0)
-    assert patches.stretched(SIDE, SIDE) is patches.positions
+    assert patches.interpolated(SIDE, SIDE) is patches.positions
     assert patches(torch.randn(B, C, 5 * PATCH, 5 * PATCH).double()).shape == (B, 26, D)
 
 
 def test_without_a_class_token_there_are_patches_alone() -> None:
     patches = Patches(C, PATCH, SIDE, D, has_class=False)
     assert patches(torch.randn(B, C, N, N)).shape == (B, SIDE * SIDE, D)
-    assert patches.stretched(2, 2).shape == (1, 4, D)
+    assert patches.interpolated(2, 2).shape == (1, 4, D)

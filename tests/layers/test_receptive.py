@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from clearformer.layers.conv import Conv
 from clearformer.layers.geometry import ReceptiveField
 from clearformer.layers.inception import Inception
-from clearformer.layers.receptive import Sight
+from clearformer.layers.receptive import ReceptiveFields
 from clearformer.layers.residual import Residual
 
 N = 47
@@ -23,9 +23,9 @@ def reach(y: Tensor, x: Tensor) -> int:
 def look(net: nn.Module, channels: int = 2) -> tuple[Tensor, Tensor, ReceptiveField | None]:
     torch.manual_seed(0)
     x = torch.rand(1, channels, N, N, requires_grad=True)
-    with Sight(x) as sight:
+    with ReceptiveFields(x) as receptive:
         y = net.eval()(x)
-    return y, x, sight.of(y)
+    return y, x, receptive.of(y)
 
 
 def positive(net: nn.Module) -> nn.Module:
@@ -65,6 +65,6 @@ def test_a_mean_and_a_dense_layer_see_all() -> None:
 
 def test_what_is_not_made_of_the_picture_sees_nothing() -> None:
     x = torch.rand(1, 1, 3, 3)
-    with Sight(x) as sight:
-        assert sight.of(torch.ones(2) + 1) is None
-        assert sight.of(x * 2) == ReceptiveField()
+    with ReceptiveFields(x) as receptive:
+        assert receptive.of(torch.ones(2) + 1) is None
+        assert receptive.of(x * 2) == ReceptiveField()

@@ -96,7 +96,7 @@ def test_an_encoder_reads_the_source_as_that_of_transformers(hub: Hub, kind: str
     with pytest.raises(ConfigError, match=r"hub has no layer `encoder\.2`") as caught:
         look(model, TEXT, layer="encoder.2")
     assert caught.value.hint == "its layers are encoder.0 to encoder.1"
-    with pytest.raises(ConfigError, match="hub attends to its text alone"):
+    with pytest.raises(ConfigError, match="hub is not a translation model"):
         look(model, TEXT, TARGET, layer="encoder.0")
 
 
@@ -134,7 +134,7 @@ def test_bahdanaus_alignment_is_one_layer_of_one_head(tokenizer: Tokenizer) -> N
     pattern = torch.tensor(told["pattern"])
     assert (told["layer"], pattern.shape) == ("0", (1, 3, 4))
     torch.testing.assert_close(pattern.sum(-1), torch.ones(1, 3))
-    with pytest.raises(ConfigError, match="model has no attention to look at"):
+    with pytest.raises(ConfigError, match="model has no attention layers to show"):
         look(Translator(model, tokenizer, tokenizer), "a b c", layer="encoder.0")  # which is recurrent
 
 
@@ -143,11 +143,11 @@ def test_what_cannot_be_shown_is_said(hub: Hub, tokenizer: Tokenizer) -> None:
     for layer in ("2", "-1", "last", "encoder.0", 7):
         with pytest.raises(ConfigError, match=f"hub has no layer `{layer}`"):
             look(gpt, TEXT, layer=layer)
-    with pytest.raises(ConfigError, match="hub attends to its text alone"):
+    with pytest.raises(ConfigError, match="hub is not a translation model"):
         look(gpt, TEXT, TARGET)
     assert len(look(gpt, "a " * MOST)["source"]) == MOST
-    with pytest.raises(DataError, match=f"{MOST + 1} tokens are more than the {MOST}"):
+    with pytest.raises(DataError, match=f"the text has {MOST + 1} tokens; a figure can show at most {MOST}"):
         look(gpt, "a " * (MOST + 1))
     lstm = LanguageModel(RNN(RNNConfig(vocab=tokenizer.vocab_size, d_model=7)), tokenizer, name="lstm")
-    with pytest.raises(ConfigError, match="lstm has no attention to look at"):
+    with pytest.raises(ConfigError, match="lstm has no attention layers to show"):
         look(lstm, "a b")

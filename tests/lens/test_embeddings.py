@@ -30,26 +30,26 @@ def test_a_classifiers_vectors_beside_pixels(handle, sample) -> None:
     assert list(told["views"]) == ["vector of 7 numbers", "pixels"]
     assert all(torch.tensor(view["points"]).shape == (11, 2) for view in told["views"].values())
     assert told["labels"][:4] == ["cat", "dog", "owl", "cat"]
-    assert "pictures" not in told
+    assert "images" not in told
 
 
 def test_an_autoencoder_gives_back_beside_pca(handle, sample) -> None:
     """Untrained it is worse; the errors are those of its own handle, and of the variance that PCA leaves."""
     coder = handle("autoencoder")
-    pictures = sample(coder, 17)
-    told = place(coder, pictures)
+    images = sample(coder, 17)
+    told = place(coder, images)
     ours, theirs = told["error"].values()
-    assert ours == pytest.approx(float(coder.errors(pictures.pixels).mean()))
-    flat = torch.from_numpy(pictures.pixels).double().flatten(1) / 255
+    assert ours == pytest.approx(float(coder.errors(images.pixels).mean()))
+    flat = torch.from_numpy(images.pixels).double().flatten(1) / 255
     left = fit_pca(flat, 17).variances[3:].sum() * 16 / 17 / 13**2 / 0.3**2
     assert theirs == pytest.approx(float(left))
-    assert {name: len(row) for name, row in told["pictures"].items()} == dict.fromkeys(told["pictures"], 10)
-    assert list(told["pictures"]) == ["original", "autoencoder", "PCA of 3, fitted to these"]
+    assert {name: len(row) for name, row in told["images"].items()} == dict.fromkeys(told["images"], 10)
+    assert list(told["images"]) == ["original", "autoencoder", "PCA of 3, fitted to these"]
 
 
 def test_a_plane_takes_three_images(handle, sample) -> None:
     resnet = handle("resnet")
-    with pytest.raises(DataError, match="a plane needs at least 3 images, and got 2"):
+    with pytest.raises(DataError, match="2 images: a figure of embeddings needs at least 3"):
         place(resnet, sample(resnet, 2))
 
 
@@ -73,10 +73,10 @@ def test_texts_beside_their_words() -> None:
     encoder = TextEncoder(Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes)), tokenizer, "tiny")
     labels = list("xyzxyzx")
     told = place_texts(encoder, TextSample(TEXTS, labels))
-    assert told["title"] == "7 texts where tiny puts them, and where their words do"
+    assert told["title"] == "7 texts: embeddings by tiny, compared with token counts"
     assert (list(told["views"]), told["labels"]) == (["vector of 10 numbers", "counts of 7 tokens"], labels)
     vectors = encoder.embed(TEXTS).double()
     points = torch.tensor(told["views"]["vector of 10 numbers"]["points"], dtype=torch.float64)
     torch.testing.assert_close(points, fit_pca(vectors, 2).transform(vectors))
-    with pytest.raises(DataError, match="a plane needs at least 3 texts, and got 2"):
+    with pytest.raises(DataError, match="2 texts: a figure of embeddings needs at least 3"):
         place_texts(encoder, TextSample(TEXTS[:2], labels[:2]))

@@ -41,5 +41,5 @@ def test_a_transformers_tokens_are_maps(handle, sample) -> None:
 
 def test_an_autoencoder_has_no_classes(handle, sample) -> None:
     coder = handle("autoencoder")
-    with pytest.raises(ConfigError, match="autoencoder is not a classifier"):
+    with pytest.raises(ConfigError, match="autoencoder is not an image classifier"):
         explain(coder, sample(coder, 1))

@@ -35,29 +35,29 @@ def test_tokens_lie_where_their_patches_do(handle, sample, pooling: str) -> None
 
 def test_a_network_without_maps(handle, sample) -> None:
     dense = handle("autoencoder", form="dense")
-    with pytest.raises(ConfigError, match="no layer of this network makes maps"):
+    with pytest.raises(ConfigError, match="no layer of this network has feature maps"):
         maps_of(dense.model, dense.batch(sample(dense, 2).pixels))
 
 
 def test_a_layer_is_chosen_by_name_or_place() -> None:
     found = {"stem": torch.zeros(1), "stages.0.0": torch.zeros(1)}
     assert (pick(found, None, -1), pick(found, "stem", -1)) == ("stages.0.0", "stem")
-    with pytest.raises(ConfigError, match=r"no layer `stam` makes maps\nhint: did you mean `stem`"):
+    with pytest.raises(ConfigError, match=r"there is no layer `stam` with feature maps\nhint: did you mean `stem`"):
         pick(found, "stam", 0)
 
 
 def test_features_are_the_maps_that_differ_most(handle, sample) -> None:
     resnet = handle("resnet")
-    pictures = sample(resnet, 2)
-    told = features.look(resnet, pictures, "stages.1.0")
+    images = sample(resnet, 2)
+    told = features.look(resnet, images, "stages.1.0")
     with torch.no_grad():
-        maps = maps_of(resnet.model, resnet.batch(pictures.pixels[:1]))[0]["stages.1.0"][0].float()
+        maps = maps_of(resnet.model, resnet.batch(images.pixels[:1]))[0]["stages.1.0"][0].float()
     assert (told["layer"], len(told["tiles"])) == ("stages.1.0", 8)
-    assert told["tiles"][0] == pictures.pixels[0, 0].tolist()
+    assert told["tiles"][0] == images.pixels[0, 0].tolist()
     assert told["tiles"][1:] == [maps[channel].tolist() for channel in told["channels"]]
     spreads = [maps[channel].var().item() for channel in told["channels"]]
     assert spreads == sorted(spreads, reverse=True)
-    assert features.look(resnet, pictures)["layer"] == told["layers"][0] == "stem"
+    assert features.look(resnet, images)["layer"] == told["layers"][0] == "stem"
 
 
 def test_filters_are_the_first_weights_from_black_to_white(handle) -> None:
@@ -70,5 +70,5 @@ def test_filters_are_the_first_weights_from_black_to_white(handle) -> None:
         assert grey.argsort().equal(weight.flatten().argsort())
     coloured = filters.look(handle("resnet", channels=3))["tiles"]
     assert torch.tensor(coloured).shape == (5, 3, 3, 3)
-    with pytest.raises(ConfigError, match="has no filters"):
+    with pytest.raises(ConfigError, match="has no convolution filters"):
         filters.look(handle("autoencoder", form="dense"))

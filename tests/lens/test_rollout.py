@@ -32,7 +32,7 @@ def test_heat_is_what_the_head_reads_of_each_patch(handle, sample, pooling: str)
     total = heat.sum((1, 2))
     assert (total < 1).all() if pooling == "class" else total.allclose(torch.ones(2))  # the class token keeps some
     assert vit.model.encoder.blocks[0].attn.core is before
-    assert (told["captions"], len(told["pictures"])) == (["cat", "dog"], 2)
+    assert (told["captions"], len(told["images"])) == (["cat", "dog"], 2)
 
 
 def test_what_comes_from_a_learned_prefix_is_not_in_the_heat(handle, sample) -> None:
@@ -48,5 +48,5 @@ def test_what_comes_from_a_learned_prefix_is_not_in_the_heat(handle, sample) -> 
 
 def test_only_what_attends_can_be_followed(handle, sample) -> None:
     resnet = handle("resnet")
-    with pytest.raises(ConfigError, match="resnet has no attention to follow"):
+    with pytest.raises(ConfigError, match="resnet has no attention layers"):
         follow(resnet, sample(resnet, 1))

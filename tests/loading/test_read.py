@@ -44,5 +44,5 @@ def test_classes_are_those_of_the_header(tmp_path: Path, headers_only: Callable[
     headers_only()
     assert read_classes(tmp_path) == ["dog", "cat"]
     (tmp_path / "classes.json").write_text(json.dumps(["cat", "dog"]))
-    with pytest.raises(CheckpointError, match=r"classes\.json is not the one this model was trained with"):
+    with pytest.raises(CheckpointError, match=r"classes\.json does not match the weights"):
         read_classes(tmp_path)

@@ -142,7 +142,7 @@ def test_a_head_that_is_not_there_says_so(head: str) -> None:
 
 
 def test_a_next_sentence_needs_a_pooler() -> None:
-    with pytest.raises(ConfigError, match="next_sentence_head reads the pooler"):
+    with pytest.raises(ConfigError, match="next_sentence_head needs the pooler"):
         BertConfig.parse({"pooler": False}, "[model]")
 
 

@@ -66,7 +66,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_classes": 3,
     },
 }  # fmt: skip
-JUDGES = ("classification", "image-classification", "reconstruction")  # of texts and pictures, eight of them here
+JUDGES = ("classification", "image-classification", "reconstruction")  # of texts and images, eight of them here
 
 every_model = pytest.mark.parametrize("name", MODELS.names())
 every_preset = pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_steps_say_what_one_pass_says(name: str) -> None:
 
 
 def size_of(model: Any) -> tuple[int, ...]:
-    """Of a text, T tokens; the side of a picture, or frames of which T are judged, and the channels of either."""
+    """Of a text, T tokens; the side of an image, or frames of which T are judged, and the channels of either."""
     match model.task:
         case "image-classification" | "reconstruction":
             return model.config.size, model.config.channels

@@ -28,7 +28,7 @@ def test_answers_are_the_heads_and_each_auxiliary_networks() -> None:
     first, *others = model.answers(batch)
     assert first.equal(model(batch))
     assert [scores.shape for scores in others] == [(B, 5), (B, 5)]
-    _, seen = model.each(batch.pixels)
+    _, seen = model.all_features(batch.pixels)
     assert list(seen) == ["3a", "4a"]
     torch.testing.assert_close(others[1], model.auxiliary["4a"](seen["4a"]))
 
@@ -52,11 +52,11 @@ def test_small_pictures_are_enlarged() -> None:
 
 
 def test_what_cannot_be_built_is_said() -> None:
-    with pytest.raises(ConfigError, match="there is no block `6a`; there are 3a, 4a, 4b"):
+    with pytest.raises(ConfigError, match="unknown block `6a`; choose from 3a, 4a, 4b"):
         GoogLeNetConfig.parse(SMALL | {"auxiliary": ["6a"]}, "[model]")
     with pytest.raises(ConfigError, match="with n_classes = 0, set auxiliary"):
         GoogLeNetConfig.parse(SMALL | {"n_classes": 0}, "[model]")
-    with pytest.raises(ConfigError, match="size = 13 leaves nothing after the pools"):
+    with pytest.raises(ConfigError, match="size = 13 is too small for the pools"):
         GoogLeNetConfig.parse(SMALL | {"size": 13}, "[model]")
     with pytest.raises(ConfigError, match="stages"):
         GoogLeNetConfig.parse(SMALL | {"stages": [[[1, 2, 3]]]}, "[model]")

@@ -149,8 +149,8 @@ def test_shared_key_heads_equal_the_same_heads_written_out() -> None:
     [
         ({"n_heads": 5}, "d_model = 12 must be a multiple of n_heads = 5"),
         ({"n_kv_heads": 2}, "n_heads = 3 must be a multiple of n_kv_heads = 2"),
-        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even width of the heads, not 3"),
-        ({"source_vocab": 19}, "no key `source_vocab`"),
+        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "heads of even width, not 3; set d_head"),
+        ({"source_vocab": 19}, "unknown key `source_vocab`"),
     ],
 )
 def test_sizes_that_do_not_fit_are_said(changes: dict[str, Any], reason: str) -> None:
@@ -276,7 +276,7 @@ def test_prompts_of_different_lengths_go_on_together_as_they_would_alone(variant
 def test_a_prompt_that_is_read_both_ways_is_a_prefix(variant: str, n: int) -> None:
     """Alone, and beside a longer one."""
     model, tokens = build(variant, prompt="full"), torch.stack(text(T, T))
-    whole = read(model, tokens, prefix=(torch.arange(T) < n).expand(2, -1))
+    whole = read(model, tokens, context=(torch.arange(T) < n).expand(2, -1))
     mask = torch.arange(5) < torch.tensor([[n], [5]])
     for state in (model.start(tokens[:1, :n], None), model.start(tokens[:, :5].masked_fill(~mask, 22), mask)):
         for t in range(n, T):

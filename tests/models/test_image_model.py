@@ -1,4 +1,4 @@
-"""AlexNet, VGG and ResNet: sizes that were published, pictures of other sizes, and what cannot be built."""
+"""AlexNet, VGG and ResNet: sizes that were published, images of other sizes, and what cannot be built."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_option_a_has_nothing_to_learn(n: int) -> None:
 @pytest.mark.parametrize(
     ("name", "size", "channels"), [("alexnet-small", 28, 1), ("vgg11-small", 32, 1), ("resnet18-small", 28, 1)]
 )
-def test_small_pictures(name: str, size: int, channels: int) -> None:
+def test_small_images(name: str, size: int, channels: int) -> None:
     config = model_config(name).changed(size=size, channels=channels)
     scores = build_model(config)(ImageBatch(torch.randn(2, channels, size, size)))
     assert scores.shape == (2, 10)
@@ -66,7 +66,7 @@ def test_small_pictures(name: str, size: int, channels: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alexnet", "vgg", "resnet"])
-def test_a_batch_is_its_pictures_one_by_one_in_use(kind: str) -> None:
+def test_a_batch_is_its_images_one_by_one_in_use(kind: str) -> None:
     small: dict[str, Any] = {
         "alexnet": {"widths": (2, 3, 5, 7, 11), "first": 3, "stride": 1, "grid": 2, "d_model": 13},
         "vgg": {"depths": (1, 2), "widths": (3, 5), "grid": 3, "d_model": 13},
@@ -89,12 +89,12 @@ def test_without_classes_the_vector_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("kind", "table", "reason"),
     [
-        ("alexnet", {"size": 32}, r"size = 32 leaves nothing after three pools; give a smaller stride"),
-        ("vgg", {"size": 28}, r"size = 28 cannot be halved 5 times: it takes 32 pixels"),
-        ("vgg", {"depths": [1, 2]}, r"2 depths and 5 widths"),
-        ("resnet", {"depths": [1, 2]}, r"2 depths and 4 widths"),
+        ("alexnet", {"size": 32}, r"size = 32 is too small for three pools; set a smaller stride"),
+        ("vgg", {"size": 28}, r"size = 28 is too small to be halved by 5 stages; set size to at least 32"),
+        ("vgg", {"depths": [1, 2]}, r"depths has 2 stages, but widths has 5"),
+        ("resnet", {"depths": [1, 2]}, r"depths has 2 stages, but widths has 4"),
         ("resnet", {"widths": [64, 128, 256, 510]}, r"multiples of 4"),
-        ("resnet", {"shortcut": "padding", "stem_width": 300}, r"must grow"),
+        ("resnet", {"shortcut": "padding", "stem_width": 300}, r"needs widths that never decrease"),
         ("resnet", {"n_classes": -1}, r"n_classes"),
     ],
 )

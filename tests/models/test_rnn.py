@@ -78,14 +78,14 @@ def test_a_text_in_batches_is_the_text() -> None:
     tokens, labels = text[:, :-1], text[:, 1:]
     whole = objective(model, TextBatch(tokens, labels)).total
     parts = [
-        objective(model, TextBatch(x, y, goes_on=torch.full((2,), i > 0))).total
+        objective(model, TextBatch(x, y, continues=torch.full((2,), i > 0))).total
         for i, (x, y) in enumerate(zip(tokens.split(5, 1), labels.split(5, 1)))
     ]
     torch.testing.assert_close(sum(parts), whole)
     _, end = model.read(TextBatch(tokens, labels), None)
     torch.testing.assert_close(objective.carried[0], end)
     assert not objective.carried[0].requires_grad
-    hidden, _ = model.read(TextBatch(tokens, labels, goes_on=torch.tensor([True, False])), end)
+    hidden, _ = model.read(TextBatch(tokens, labels, continues=torch.tensor([True, False])), end)
     alone = model.hidden(TextBatch(tokens, labels))
     assert not hidden[0].allclose(alone[0])
     torch.testing.assert_close(hidden[1], alone[1])
@@ -98,7 +98,7 @@ def test_documents_in_a_row_do_not_see_one_another(cell: str) -> None:
     positions = torch.tensor([[0, 1, 2, 0, 1, 2, 3], [0, 1, 2, 3, 4, 0, 0]])
     documents = (positions == 0).cumsum(1)
     _, state = model.read(TextBatch(tokens.flip(1), tokens), None)
-    batch = TextBatch(tokens, tokens, documents, positions, goes_on=torch.tensor([True, True]))
+    batch = TextBatch(tokens, tokens, documents, positions, continues=torch.tensor([True, True]))
     hidden, end = model.read(batch, state)
     for row, pieces in enumerate([[3, 4], [5, 1, 1]]):
         at = 0
@@ -139,7 +139,7 @@ def test_weights_begin_within_their_bound_and_dropout_spares_time() -> None:
 
 
 def test_no_cell_of_that_name() -> None:
-    with pytest.raises(ConfigError, match=r"`cell` = 'lstmm'"):
+    with pytest.raises(ConfigError, match="cell = 'lstmm' is not"):
         RNNConfig.parse({"cell": "lstmm"}, "x.toml: [model]")
 
 

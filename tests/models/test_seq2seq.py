@@ -102,12 +102,12 @@ def test_words_not_yet_written_cannot_matter(attention: str) -> None:
 
 def test_where_it_looks() -> None:
     model, batch = build(), batch_of()
-    looks = model.looks(batch)
+    looks = model.attention_patterns(batch)
     assert looks is not None
     assert looks.shape == (B, 1, 1, T, S)
     torch.testing.assert_close(looks.sum(-1), torch.ones(B, 1, 1, T).double())
     assert not looks[1, ..., 4:].any()
-    assert build(attention="none").looks(batch) is None
+    assert build(attention="none").attention_patterns(batch) is None
 
 
 @both
@@ -195,5 +195,5 @@ def test_what_does_not_attend_cannot_be_aligned(tmp_path: Path) -> None:
 
     tokenizer = train_tokenizer(["a b c"] * 2, TextConfig(kind="word", min_frequency=1, vocab_size=50))
     model = Seq2Seq(Seq2SeqConfig(source_vocab=tokenizer.vocab_size, target_vocab=tokenizer.vocab_size, d_model=7))
-    with pytest.raises(ConfigError, match="does not attend"):
+    with pytest.raises(ConfigError, match="has no attention"):
         Translator(model, tokenizer, tokenizer).align("a b", "b a")

@@ -32,7 +32,7 @@ def test_by_hand() -> None:
 
 
 def test_it_is_a_convolution_over_an_image_as_wide_as_its_filters() -> None:
-    """The notes' picture: words are rows of an image, and a filter is as wide as the image."""
+    """The notes' image: words are rows of an image, and a filter is as wide as the image."""
     model, tokens = build(), torch.randint(V, (B, T))
     image = model.embedding(tokens)[:, None]  # (B, 1, T, E)
     found = []
@@ -64,5 +64,5 @@ def test_the_largest_is_the_same_wherever_a_phrase_stands() -> None:
 
 
 def test_widths_divide_the_filters() -> None:
-    with pytest.raises(ConfigError, match="d_model = 100 must be a multiple of the 3 widths"):
+    with pytest.raises(ConfigError, match="d_model = 100 must be a multiple of 3, the number of widths"):
         TextCNNConfig.parse({"d_model": 100}, "[model]")

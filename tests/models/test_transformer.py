@@ -110,15 +110,15 @@ def test_a_scaled_head_reads_less() -> None:
     [
         ({"n_heads": 5}, "d_model = 12 must be a multiple of n_heads = 5"),
         ({"n_kv_heads": 2}, "n_heads = 3 must be a multiple of n_kv_heads = 2"),
-        ({"n_kv_heads": 0}, "`n_kv_heads` = 0: input should be greater than 0"),
-        ({"positions": {"kind": "t5", "n_buckets": 3}}, "positions `n_buckets` = 3: input should be greater"),
+        ({"n_kv_heads": 0}, "n_kv_heads = 0 is too small: it must be greater than 0"),
+        ({"positions": {"kind": "t5", "n_buckets": 3}}, "positions] n_buckets = 3 is too small"),
         (
             {"positions": {"kind": "t5", "max_distance": 16}},
-            "max_distance = 16 must be more than half of n_buckets = 32",
+            "max_distance = 16 must be greater than half of n_buckets = 32",
         ),
-        ({"source_vocab": 19}, "one vocabulary for both sides"),
-        ({"source_vocab": 19, "share": "embeddings"}, 'share = "embeddings" needs one vocabulary for both sides'),
-        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "an even width of the heads, not 3"),
+        ({"source_vocab": 19}, "one vocabulary for both languages"),
+        ({"source_vocab": 19, "share": "embeddings"}, 'share = "embeddings" needs one vocabulary for both languages'),
+        ({"n_heads": 4, "positions": {"kind": "rotary"}}, "heads of even width, not 3; set d_head"),
     ],
 )
 def test_sizes_that_do_not_fit_are_said(changes: dict[str, Any], reason: str) -> None:

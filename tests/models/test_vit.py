@@ -19,18 +19,18 @@ def build(core: Any = None, **changes: Any) -> ViT:
     return ViT(ViTConfig(**SMALL | changes), core).double().eval()
 
 
-def pictures(size: int = 15) -> ImageBatch:
+def images(size: int = 15) -> ImageBatch:
     return ImageBatch(torch.randn(B, C, size, size, dtype=torch.float64))
 
 
 def test_the_fused_core_says_what_the_equation_says() -> None:
-    batch = pictures()
+    batch = images()
     torch.testing.assert_close(build()(batch), build(PlainCore())(batch))
 
 
 def test_the_order_of_patches_matters_only_by_their_positions() -> None:
-    """A mean over patches that are told nothing of their places is the same for a picture cut up and shuffled."""
-    model, batch = build(pooling="mean"), pictures()
+    """A mean over patches that are told nothing of their places is the same for an image cut up and shuffled."""
+    model, batch = build(pooling="mean"), images()
     cut = batch.pixels.unflatten(3, (3, PATCH)).unflatten(2, (3, PATCH))  # (B, C, 3, patch, 3, patch)
     shuffled = ImageBatch(cut[:, :, [2, 0, 1]][:, :, :, :, [1, 2, 0]].flatten(4, 5).flatten(2, 3))
     assert not torch.allclose(model(batch), model(shuffled))
@@ -38,9 +38,9 @@ def test_the_order_of_patches_matters_only_by_their_positions() -> None:
     torch.testing.assert_close(model(batch), model(shuffled))
 
 
-def test_pictures_of_another_size() -> None:
+def test_images_of_another_size() -> None:
     for pooling in ("class", "mean"):
-        assert build(pooling=pooling)(pictures(20)).shape == (B, 3)
+        assert build(pooling=pooling)(images(20)).shape == (B, 3)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Counting(Repeating):
         self.began: list[list[float]] = []
 
     def read(self, batch: TextBatch, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        state = torch.zeros(1, 2, 1) if state is None else state * batch.goes_on[:, None]
+        state = torch.zeros(1, 2, 1) if state is None else state * batch.continues[:, None]
         assert not state.requires_grad
         self.began.append(state.flatten().tolist())
         return self.hidden(batch) * self.weight, (state[0] + batch.tokens.sum(1, keepdim=True) * self.weight)[None]
@@ -55,16 +55,16 @@ def test_state_is_carried_from_batch_to_batch_block_by_block() -> None:
     tokens = torch.tensor([[1, 1], [0, 1]])
     first, on = torch.tensor([False, False]), torch.tensor([True, False])
     for block, goes_on in [(0, first), (1, first), (0, on), (1, ~on), (0, on)]:
-        objective(model, TextBatch(tokens, tokens, goes_on=goes_on, block=block)).total.backward()
+        objective(model, TextBatch(tokens, tokens, continues=goes_on, block=block)).total.backward()
     assert model.began == [[0, 0], [0, 0], [2, 0], [0, 1], [4, 0]]
     assert {block: state.flatten().tolist() for block, state in objective.carried.items()} == {0: [6, 1], 1: [2, 2]}
     other = CausalLM(CausalLMConfig())  # a validation, say
-    other(model, TextBatch(tokens, tokens, goes_on=first))
+    other(model, TextBatch(tokens, tokens, continues=first))
     assert objective.carried[0].flatten().tolist() == [6, 1]
 
 
 def test_rows_that_stop_or_join_midway_are_refused() -> None:
     model, objective, tokens = Counting(), CausalLM(CausalLMConfig()), torch.ones(2, 3, dtype=torch.long)
-    objective(model, TextBatch(tokens, tokens, goes_on=torch.tensor([False, False])))
-    with pytest.raises(CheckpointError, match="of 2 rows, and 1 are to go on"):
-        objective(model, TextBatch(tokens[:1], tokens[:1], goes_on=torch.tensor([True])))
+    objective(model, TextBatch(tokens, tokens, continues=torch.tensor([False, False])))
+    with pytest.raises(CheckpointError, match="the recurrent state has 2 rows, but the batch has 1"):
+        objective(model, TextBatch(tokens[:1], tokens[:1], continues=torch.tensor([True])))

@@ -1,4 +1,4 @@
-"""The loss by hand, what training does to pictures, and answers besides the first."""
+"""The loss by hand, what training does to images, and answers besides the first."""
 
 from types import SimpleNamespace
 

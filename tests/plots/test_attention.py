@@ -52,5 +52,5 @@ def test_a_title_that_is_wider_than_the_picture_goes_on_below(tmp_path: Path) ->
 
 @pytest.mark.parametrize("shape", [(H, S, T), (T, S), (0, T, S)])
 def test_a_pattern_that_does_not_fit_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"does not fit 5 target and 7 source pieces"):
+    with pytest.raises(DataError, match=r"does not fit 5 target tokens and 7 source tokens"):
         plot_attention(np.zeros(shape), SOURCE, TARGET, tmp_path / "map.png")

@@ -7,7 +7,7 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
 from clearformer.plots.lettering import BASE, lettering, letters_of, make_visible, romanise
-from clearformer.plots.style import picture
+from clearformer.plots.style import saved_figure
 
 PRIVATE = "\U000f1234"  # a private-use letter: no font of the machine is likely to have it
 
@@ -43,7 +43,7 @@ def test_plain_words_need_no_other_font() -> None:
 def test_a_font_that_has_the_letter_is_found_and_draws_it(font: str, tmp_path: Path) -> None:
     families, words = lettering(["house", PRIVATE])
     assert (families, words) == ([BASE, font], ["house", PRIVATE])
-    with picture(tmp_path / "letter.png", 1, 1) as figure:
+    with saved_figure(tmp_path / "letter.png", 1, 1) as figure:
         figure.text(0.5, 0.5, PRIVATE, fontfamily=families)  # a missing glyph would warn, and a warning is an error
 
 

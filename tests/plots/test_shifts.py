@@ -11,6 +11,6 @@ def test_as_many_layers_are_named_as_have_room(tmp_path: Path, n: int, named: ra
     layers = {f"conv{i}": line for i in range(n)}
     numbers = {"title": "shifts", "shifts": [1, 3], "layers": layers, "hidden": [0.9, 0.8]}
     svg = plot_shifts(numbers, tmp_path / "shifts.svg").read_text()
-    counts = [svg.count(f"<!-- conv{i} (every 2) -->") for i in range(n)]
+    counts = [svg.count(f"<!-- conv{i} (stride 2) -->") for i in range(n)]
     assert counts == [2 * (i in named) for i in range(n)]  # below both panels
-    assert svg.count("<!-- what the head reads -->") == 1
+    assert svg.count("<!-- input of the head -->") == 1

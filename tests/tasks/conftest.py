@@ -44,7 +44,7 @@ def pretrain(tokenizer: Tokenizer, steps: int = 20) -> Bert:
     sizes = {"n_layers": 2, "d_model": 32, "d_ff": 46, "n_heads": 2, "max_length": 23, "dropout": 0.0}
     model = Bert(BertConfig(vocab=tokenizer.vocab_size, **sizes, attention_dropout=0.0, next_sentence_head=False))
     objective, optimizer = MaskedLM(MaskedLMConfig()), torch.optim.Adam(model.parameters(), 1e-3)
-    rows = tokenizer.framed(sentences(160, 5))[0]
+    rows = tokenizer.encode_with_specials(sentences(160, 5))[0]
     for step in range(steps):
         some = rows[step * 8 : step * 8 + 8]
         tokens = torch.full((8, max(map(len, some))), tokenizer.pad_id)
@@ -86,7 +86,7 @@ def reviews(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 

@@ -54,7 +54,7 @@ def recipe(book: Path, **train) -> Recipe:
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
@@ -142,14 +142,14 @@ def test_documents_begin_and_end_and_the_pages_of_a_book_do_not(done: Path, tmp_
 def test_a_language_model_is_not_a_translator(done: Path) -> None:
     with pytest.raises(CheckpointError, match="is a language model, not a translator") as caught:
         load_as(Translator, done)
-    assert caught.value.hint == "with it you can: generate, score, fill, repair, embed, evaluate, plot"
+    assert caught.value.hint == "commands for a language model: generate, score, fill, repair, embed, evaluate, plot"
 
 
 def test_mistakes_are_said(done: Path, book: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="metric = `bleu` is not validated"):
+    with pytest.raises(ConfigError, match=r"train\.metric = `bleu` is not a metric of this task"):
         fit.prepare(recipe(book, metric="bleu"), RunFolder(tmp_path), World(), None, None)
     (tmp_path / "short.txt").write_text("a b c a b c")
-    with pytest.raises(ConfigError, match="--beam means nothing for --text"):
+    with pytest.raises(ConfigError, match="--beam cannot be used with --text"):
         clearformer.evaluate(done, text=book, beam=3, device="cpu")
     with pytest.raises(DataError, match="do not fill one window"):
         fit.train(recipe(tmp_path / "short.txt"), tmp_path / "run", device="cpu")

@@ -29,7 +29,7 @@ from clearformer.verbs.merge import merge
 
 from .conftest import save_model, sentences
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_images")
 METHODS = ("full", "lora", "prefix", "head")
 PARTIAL = METHODS[1:]
 RATES = {"full": 5e-3, "lora": 2e-2, "prefix": 5e-2, "head": 1e-1}
@@ -123,14 +123,14 @@ def test_another_base_is_refused(runs: dict[str, Path], tiny_bert: Path, tmp_pat
     recipe = mine / "recipe.toml"
     recipe.write_text(recipe.read_text().replace(str(Recipe.read(recipe).tuning.base), str(base)))
     texts = ["the fine film", "a long and old story"]
-    assert load(mine).scores(texts).equal(load(runs["lora"]).scores(texts))  # the same weights elsewhere
+    assert load(mine).logits(texts).equal(load(runs["lora"]).logits(texts))  # the same weights elsewhere
     weights, facts = load_tensors(base / "model.safetensors")
     weights["embedding.weight"][3, 5] += 1e-3
     save_tensors(base / "model.safetensors", weights, facts)
-    with pytest.raises(CheckpointError, match="is not the model that this one builds on: its weights are others"):
+    with pytest.raises(CheckpointError, match="is not the base of this model: its weights differ"):
         load(mine)
     shutil.rmtree(base)
-    with pytest.raises(CheckpointError, match="the model that this one builds on cannot be opened") as caught:
+    with pytest.raises(CheckpointError, match="the base of this model cannot be loaded") as caught:
         load(mine)
     assert "[tuning]" in str(caught.value.hint)
 
@@ -147,15 +147,15 @@ def test_a_run_and_its_base_may_move_together(
         "models/bert", labels=reviews, method=method, out="runs/mine", settings=settings(method, 4), device="cpu"
     )
     assert Recipe.read(here / "runs" / "mine" / "recipe.toml").tuning.base == "../../models/bert"
-    expected = load("runs/mine").scores(["the fine film"])
+    expected = load("runs/mine").logits(["the fine film"])
     there.parent.mkdir()
     monkeypatch.chdir(tmp_path)
     here.rename(there)
-    assert load(there / "runs" / "mine").scores(["the fine film"]).equal(expected)
+    assert load(there / "runs" / "mine").logits(["the fine film"]).equal(expected)
     clearformer.train(resume=True, out=there / "runs" / "mine", settings=["train.steps=6"], device="cpu")
     assert Recipe.read(there / "runs" / "mine" / "recipe.toml").tuning.base == "../../models/bert"
     (there / "models").rename(tmp_path / "lost")
-    with pytest.raises(CheckpointError, match=r"cannot be opened: there is no model `\.\./\.\./models/bert`"):
+    with pytest.raises(CheckpointError, match=r"cannot be loaded: there is no model `\.\./\.\./models/bert`"):
         load(there / "runs" / "mine")
 
 
@@ -179,7 +179,7 @@ def test_a_classifier_may_be_the_base_of_another(runs: dict[str, Path], reviews:
     )
     merged, frozen = open_model(runs["lora"]).network, open_model(tmp_path / "run").network
     assert frozen.base.encoder.blocks[0].attn.qkv.weight.equal(merged.base.encoder.blocks[0].attn.qkv.weight)
-    with pytest.raises(CheckpointError, match="has a prefix, which cannot be built into weights"):
+    with pytest.raises(CheckpointError, match="was trained by prefix tuning and cannot be the base of another run"):
         clearformer.finetune(runs["prefix"], labels=reviews, out=tmp_path / "no", device="cpu")
 
 
@@ -245,9 +245,9 @@ def test_pairs_are_judged_together(tiny_bert: Path, tmp_path: Path) -> None:
     )
     judge = load_as(Classifier, tmp_path / "run")
     assert judge.is_pair
-    swapped = judge.scores(["the film", "a story"], ["a story", "the film"])
+    swapped = judge.logits(["the film", "a story"], ["a story", "the film"])
     assert not swapped[0].allclose(swapped[1])
-    with pytest.raises(DataError, match="run judges pairs of texts"):
+    with pytest.raises(DataError, match="run was trained on pairs of texts"):
         judge.classify(["the film"])
     scores = clearformer.evaluate(tmp_path / "run", labels=path, device="cpu")  # in the columns of the training
     assert scores["examples"] == len(rows)
@@ -263,7 +263,7 @@ def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) ->
     judge = load_as(Classifier, tmp_path / "run")
     high, low = judge.values(["a fine film", "a dull film"])
     assert high > 0.4 > -0.4 > low
-    with pytest.raises(CheckpointError, match="gives values, not classes"):
+    with pytest.raises(CheckpointError, match="predicts values, not classes"):
         judge.classify(["a fine film"])
     assert clearformer.evaluate(tmp_path / "run", labels=path, device="cpu")["pearson"] > 0.9
 
@@ -271,7 +271,7 @@ def test_a_regression_comes_close_to_numbers(tiny_bert: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("lines", "more", "problem"),
     [
-        (["a film\tgood"] * 9 + ["a plot\tgood"] * 9, [], "every training text has the same label, `good`"),
+        (["a film\tgood"] * 9 + ["a plot\tgood"] * 9, [], "all training texts have the same label, `good`"),
         ([f"film {i}\t{'ab'[i % 2]}" for i in range(20)], ["data.regression=true"], "`.` is not a number"),
     ],
 )
@@ -285,21 +285,21 @@ def test_labels_that_teach_nothing(tiny_bert: Path, tmp_path: Path, lines: Any, 
 
 def test_a_label_that_training_never_sees_is_named(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("a film\tfair\na story\tgood\n")
-    with pytest.raises(DataError, match="test has labels that training never sees: `fair`"):
+    with pytest.raises(DataError, match="1 label in the test data does not occur in the training data: `fair`"):
         clearformer.finetune(tiny_bert, labels=reviews, test=tmp_path / "test.tsv", out=tmp_path / "run")
 
 
 def test_what_learns_is_one_of_four(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no method `lorra`\nhint: did you mean `lora`"):
+    with pytest.raises(ConfigError, match="no fine-tuning method `lorra`\nhint: did you mean `lora`"):
         clearformer.finetune(tiny_bert, labels=reviews, method="lorra")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="nothing to go on with"):
+    with pytest.raises(ConfigError, match="no data to fine-tune on"):
         clearformer.finetune(tiny_bert)
     with pytest.raises(ConfigError, match='"lora" needs `base`'):
         Recipe.parse({"data": {"train": {"path": reviews}}, "tuning": {"method": "lora"}}, "x.toml")
 
 
 def test_tokens_cannot_be_judged_by_a_file_of_texts(tiny_bert: Path, reviews: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='"none" judges every token'):
+    with pytest.raises(ConfigError, match='"none" is for labelled words'):
         fit.train(plan(tiny_bert, reviews, "full", "model.pooling=none"), tmp_path / "run", device="cpu")
 
 
@@ -307,12 +307,12 @@ def test_texts_are_cut_to_what_the_base_reads(runs: dict[str, Path]) -> None:
     judge = load(runs["head"])
     long = " ".join(["film"] * 40)
     assert judge.max_tokens == 23
-    assert judge.scores([long]).equal(judge.scores([long + " fine"]))
-    assert judge.scores(["a  fine\u00a0film "]).equal(judge.scores(["a fine film"]))
+    assert judge.logits([long]).equal(judge.logits([long + " fine"]))
+    assert judge.logits(["a  fine\u00a0film "]).equal(judge.logits(["a fine film"]))
 
 
 def test_a_translator_is_no_base(reviews: Path) -> None:
-    with pytest.raises(ConfigError, match="is a model for translation, on which no classifier of texts can be built"):
+    with pytest.raises(ConfigError, match="is a model for translation; a text classifier cannot be built on it"):
         clearformer.finetune("en-fr-small", labels=reviews)
 
 
@@ -340,15 +340,15 @@ def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Pat
     recipe = mine / "recipe.toml"
     recipe.write_text(recipe.read_text().replace(str(Recipe.read(recipe).tuning.base), str(base)))
     texts = ["a good film", "a bad film"]
-    expected = load(mine).scores(texts)
+    expected = load(mine).logits(texts)
     report = merge(mine, tmp_path / "merged")
     shutil.rmtree(base)
     shutil.rmtree(mine)
     merged = load(tmp_path / "merged")
-    assert merged.scores(texts).equal(expected)
+    assert merged.logits(texts).equal(expected)
     assert merged.classes == load(runs["full"]).classes
     assert report["base"] == str(base)
-    for method, said in (("head", "tuned by the method `head`"), ("full", "no LoRA to merge")):
+    for method, said in (("head", "was fine-tuned with --method head"), ("full", "no LoRA adapter to merge")):
         with pytest.raises(CheckpointError, match=said):
             merge(runs[method], tmp_path / "none")
     assert not (tmp_path / "none").exists()

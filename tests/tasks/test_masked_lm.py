@@ -60,7 +60,7 @@ def recipe(path: Path, objective: dict[str, Any] | None = None, text: dict[str, 
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
@@ -116,7 +116,7 @@ def test_a_model_without_a_head_for_words_embeds_texts(tiny_bert: Path, tales: P
     body = {name: tensor for name, tensor in weights.items() if not name.startswith("word_head.")}
     save_tensors(bare / "model.safetensors", body, facts)
     assert load(bare).embed(["the cat"]).shape == (1, 32)
-    with pytest.raises(CheckpointError, match="bare is a text encoder: it predicts no words"):
+    with pytest.raises(CheckpointError, match="bare is a text encoder without a language-model head"):
         clearformer.evaluate(bare, text=tales, device="cpu")
 
 
@@ -169,13 +169,13 @@ def test_a_text_whose_words_are_never_drawn_has_no_loss_but_no_nan(tales: Path, 
 def test_mistakes_are_said(tales: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no mask token") as caught:
         fit.train(recipe(tales, text={"extra": []}), tmp_path / "a", device="cpu")
-    assert caught.value.hint == 'reserve one: text.extra = ["[MASK]"]'
+    assert caught.value.hint == 'add one in the recipe: text.extra = ["[MASK]"]'
     (tmp_path / "one.txt").write_text("\n\n".join(f"word number{i}" for i in range(40)))
     with pytest.raises(DataError, match="no document has two sentences"):
         fit.train(recipe(tmp_path / "one.txt", {"next_sentence": True}), tmp_path / "b", device="cpu")
     table = recipe(tales, {"next_sentence": True}).tables()
     table["model"]["next_sentence_head"] = False
-    with pytest.raises(ConfigError, match="asks a model that has no head for it"):
+    with pytest.raises(ConfigError, match="the model has no next-sentence head"):
         Recipe.parse(table, "test")
     table = recipe(tales).tables()
     for length, said in ((20, "data.length = 20 is more than model.max_length = 19"), (2, "rows of 2 tokens")):

@@ -96,4 +96,4 @@ def test_the_count_of_a_step_is_that_of_all_its_batches(lines: Path, tmp_path: P
     assert count == sum(int((batch.labels != IGNORE).sum()) for batch in batches)  # type: ignore[attr-defined]
     for batch in batches:
         assert batch.documents is not None  # type: ignore[attr-defined]
-        assert batch.prefix.any(1).all()  # type: ignore[attr-defined]
+        assert batch.context.any(1).all()  # type: ignore[attr-defined]

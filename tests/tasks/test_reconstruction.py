@@ -1,4 +1,4 @@
-"""Pictures to an autoencoder: it learns to give them back, resumes bit for bit, and hands out codes."""
+"""Images to an autoencoder: it learns to give them back, resumes bit for bit, and hands out codes."""
 
 import json
 from math import sqrt
@@ -25,7 +25,7 @@ from clearformer.verbs.load import load
 
 from ..bounds import float32_bound_of
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_images")
 SIZE = 11
 
 
@@ -64,7 +64,7 @@ def run(spots: Path, tmp_path_factory) -> Path:
     return folder
 
 
-def test_it_learns_to_give_pictures_back(run: Path) -> None:
+def test_it_learns_to_give_images_back(run: Path) -> None:
     report = json.loads((run / "report.json").read_text())
     assert report["test"]["error"] < 0.2  # of 1, what a network that always paints the mean would have
     coder, store = load(run), ImageStore(run / "data" / "test.safetensors")
@@ -105,11 +105,11 @@ def test_verbs_take_it(run: Path, spots: Path, tmp_path: Path) -> None:
     told = clearformer.evaluate(run, images=spots, device="cpu")
     assert (told["images"], told["left_out"]) == (400, 0)
     assert told["error"] < 0.2
-    with pytest.raises(CheckpointError, match="Hugging Face has no model of the kind `autoencoder`"):
+    with pytest.raises(CheckpointError, match="architecture `autoencoder` cannot be exported to Hugging Face"):
         export_model(run, tmp_path / "out")
     with pytest.raises(CheckpointError, match="is an image autoencoder: it cannot classify"):
         clearformer.classify(run, ["x.png"])
     with pytest.raises(CheckpointError, match="is an image autoencoder: it cannot score"):
         clearformer.score(run, ["a text"])
-    with pytest.raises(ConfigError, match="mixup mixes answers"):
+    with pytest.raises(ConfigError, match="mixup mixes labels"):
         clearformer.train(recipe(spots, image={"augment": {"mixup": 0.2}}), out=tmp_path / "run", device="cpu")

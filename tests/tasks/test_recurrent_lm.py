@@ -27,7 +27,7 @@ from ..bounds import float32_bound_of
 
 RHYME = "one two buckle my shoe\nthree four knock at the door\n"
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_images")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_the_state_tells(book: Path, tmp_path: Path) -> None:
         inner = trainer.objective
 
         def objective(model, batch, inner=inner, forgets=forgets):
-            return inner(model, replace(batch, goes_on=None) if forgets else batch)
+            return inner(model, replace(batch, continues=None) if forgets else batch)
 
         trainer.objective = objective
         trainer.train(task.steps(World()))
@@ -156,7 +156,7 @@ def test_documents_of_a_collection_stay_apart(tmp_path: Path) -> None:
     task = fit.prepare(Recipe.parse(table, "test"), RunFolder(tmp_path / "run"), World(), None, None)
     batch = task.steps(World()).load(0, 1, World())[0][0]
     assert batch.positions is not None
-    assert batch.goes_on.any()
+    assert batch.continues.any()
 
 
 def test_train_text_without_configuration(book: Path, tmp_path: Path) -> None:

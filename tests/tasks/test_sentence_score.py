@@ -46,7 +46,7 @@ def recipe(path: Path, model: dict[str, Any] | None = None, **train) -> Recipe:
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
@@ -113,7 +113,7 @@ def test_evaluate_scores_a_file_as_the_test_split(done: Path, tmp_path: Path) ->
 def test_it_fills_no_gaps_and_has_no_head_for_words(done: Path) -> None:
     with pytest.raises(CheckpointError, match="is a sentence scorer: it cannot fill") as caught:
         clearformer.fill(done, "the ___ sees the man")
-    assert caught.value.hint == "with it you can: score, evaluate"
+    assert caught.value.hint == "commands for a sentence scorer: score, evaluate"
     assert load_as(SentenceScorer, done).name == "scorer"
     names = [layer["name"] for layer in inspect(done)["layers"]]
     assert "next_sentence_head" in names
@@ -125,5 +125,5 @@ def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, goes_on) -> None:
 
 
 def test_a_model_without_the_head_is_refused(sentences: Path) -> None:
-    with pytest.raises(ConfigError, match="has no head for it"):
+    with pytest.raises(ConfigError, match="needs a model with a next-sentence head"):
         recipe(sentences, {"next_sentence_head": False})

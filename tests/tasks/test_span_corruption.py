@@ -57,7 +57,7 @@ def recipe(path: Path, kind: str = "t5", extra: list[str] = EXTRA, length: int =
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
+def no_images(monkeypatch):
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
@@ -95,7 +95,7 @@ def test_batches_put_back_together_are_the_text(counting: Path, tmp_path: Path) 
         whole = [t for token in source[mask][:-1].tolist() for t in (lost[token] if token in marks else [token])]
         text = tok.decode([whole])[0]
         assert any(text in line for line in lines)  # of one document alone
-    assert sum(rows.lengths - 1) == rows.words.n_words
+    assert sum(rows.lengths - 1) == rows.words.n_text_tokens
 
 
 def test_spans_are_a_function_of_seed_epoch_and_position(counting: Path, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_sentinels_are_found_in_order() -> None:
 
 
 def test_mistakes_are_said(counting: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="texts of 18 tokens lose spans that take 2 sentinels, and the tokenizer has 1"):
+    with pytest.raises(DataError, match="texts of 18 tokens need 2 sentinels, but the tokenizer has 1"):
         fit.train(recipe(counting, extra=EXTRA[:1]), tmp_path / "few", device="cpu")
-    with pytest.raises(DataError, match="too short to lose spans"):
+    with pytest.raises(DataError, match="too short to remove spans"):
         fit.train(recipe(counting, length=2), tmp_path / "short", device="cpu")

@@ -19,7 +19,7 @@ from clearformer.verbs.load import load, load_as
 
 from .tones import RATE, RECIPE, tone, write_tones, write_wav
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_images")
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,11 @@ def test_mistakes_are_said(run: Path, folder: Path, tmp_path: Path) -> None:
         clearformer.transcribe(run, [tmp_path / "short.wav"])
     with pytest.raises(CheckpointError, match="is a speech recogniser, not a translator"):
         load_as(Translator, run)
-    with pytest.raises(ConfigError, match=r"train\.tokens = 5 frames hold no recording of"):
+    with pytest.raises(ConfigError, match=r"train\.tokens = 5 is too small for a recording of"):
         clearformer.train(recipe(folder, "train.tokens=5"), out=tmp_path / "small", device="cpu")
     with pytest.raises(DataError, match="does not exist"):
         clearformer.train(recipe(folder, "data.test.path=none.tsv"), out=tmp_path / "none", device="cpu")
     (folder / "cut.wav").write_bytes((folder / "2-1.wav").read_bytes()[:99])
     (folder / "cut.tsv").write_text("cut.wav\tlow\tann\n")
-    with pytest.raises(DataError, match=r"cut\.wav is cut off"):
+    with pytest.raises(DataError, match=r"cut\.wav is truncated"):
         clearformer.train(recipe(folder, "data.valid.path=cut.tsv"), out=tmp_path / "cut", device="cpu")

@@ -23,7 +23,7 @@ from clearformer.verbs.load import load, load_as
 from ..bounds import float32_bound_of
 from .conftest import WORDS
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_images")
 SMALL = [
     "data.held_out=0.2",
     "data.held_out_test=0.2",
@@ -91,8 +91,8 @@ def test_batch_equals_singles_and_long_sentences_are_judged_whole(run: Path) -> 
     model = load_as(Tagger, run)
     model.model = open_model(run).network.double().eval()
     rows = [*sentences(11, 7), ["film"] * 61]  # of which the model reads 21 at a time
-    together = model.scores(rows)
-    torch.testing.assert_close(together, torch.cat([model.scores([row]) for row in rows]), atol=1e-10, rtol=0)
+    together = model.logits(rows)
+    torch.testing.assert_close(together, torch.cat([model.logits([row]) for row in rows]), atol=1e-10, rtol=0)
     assert len(together) == sum(map(len, rows))
 
 
@@ -144,19 +144,19 @@ def test_the_loss_is_a_mean_over_words(run: Path, news: Path) -> None:
 
 def test_mistakes_are_said(run: Path, news: Path, reviews: Path, tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.conll").write_text("the X O\nfilm X C\n")
-    with pytest.raises(DataError, match="has labels that training never sees: `C`"):
+    with pytest.raises(DataError, match="not occur in the training data: `C`"):
         clearformer.evaluate(run, labels=tmp_path / "odd.conll", device="cpu")
-    with pytest.raises(DataError, match="test has labels that training never sees: `C`"):
+    with pytest.raises(DataError, match="1 label in the test data does not occur in the training data: `C`"):
         clearformer.finetune(tiny_bert, labels=news, test=tmp_path / "odd.conll", out=tmp_path / "no", device="cpu")
-    with pytest.raises(DataError, match="labels no words"):
+    with pytest.raises(DataError, match="unsupported file type for labelled words"):
         clearformer.evaluate(run, labels=reviews, device="cpu")
-    with pytest.raises(DataError, match="judges words, not pairs"):
+    with pytest.raises(DataError, match="labels words, not pairs"):
         clearformer.classify(run, ["a film"], ["a plot"])
     with pytest.raises(CheckpointError, match="is a tagger: it cannot score"):
         clearformer.score(run, ["a film"])
     with pytest.raises(CheckpointError, match="is a tagger, not a classifier"):
         load_as(Classifier, run)
-    with pytest.raises(ConfigError, match="--beam means nothing for --labels"):
+    with pytest.raises(ConfigError, match="--beam cannot be used with --labels"):
         clearformer.evaluate(run, labels=news, beam=2, device="cpu")
 
 
@@ -206,7 +206,7 @@ def test_a_recurrent_network_learns_the_value_of_every_word(tmp_path: Path, cell
     def values(network: torch.nn.Module) -> torch.Tensor:
         twin = copy.copy(model)
         twin.model = network
-        return twin.scores(test)
+        return twin.logits(test)
 
     off = float32_bound_of(open_model(tmp_path / "run").network.eval(), values, n_terms=52)  # features of both ways
     assert scores["loss"] == pytest.approx(loss, abs=2 * off * sqrt(loss))  # (y + δ)² − y² = 2 y δ, and y is √loss

@@ -79,9 +79,9 @@ def agree(ours: Tokenizer, theirs: Any, texts: list[str]) -> None:
         return
     pairs, both = texts[::-1], {"return_token_type_ids": True}
     for framed, expected in (
-        (ours.framed(texts), theirs(texts, **both)),
-        (ours.framed(texts, pairs), theirs(texts, pairs, **both)),
-        (ours.framed(texts, pairs, 13), theirs(texts, pairs, truncation=True, max_length=13, **both)),
+        (ours.encode_with_specials(texts), theirs(texts, **both)),
+        (ours.encode_with_specials(texts, pairs), theirs(texts, pairs, **both)),
+        (ours.encode_with_specials(texts, pairs, 13), theirs(texts, pairs, truncation=True, max_length=13, **both)),
     ):
         assert framed == (expected["input_ids"], expected["token_type_ids"])
     assert ours.id_of(theirs.mask_token) == ours.mask_id == theirs.mask_token_id
@@ -117,7 +117,7 @@ def test_a_small_gpt2(tmp_path: Path) -> None:
     agree(ours, theirs_of(GPT2TokenizerFast, tmp_path), TEXTS)
     assert ours.decode(ours.encode(TEXTS)) == TEXTS
     assert (ours.pad_id, ours.bos_id, ours.eos_id, ours.unk_id, ours.mask_id) == (0, 0, 0, None, None)
-    assert ours.framed(["the"]) == ([[0, ours.id_of("the"), 0]], [[0, 0, 0]])
+    assert ours.encode_with_specials(["the"]) == ([[0, ours.id_of("the"), 0]], [[0, 0, 0]])
     assert 0 not in ours.encode(["<|endoftext|>"])[0]
     spaced = gpt2(tmp_path, ["<|endoftext|>"], add_prefix_space=True)
     agree(spaced, theirs_of(GPT2TokenizerFast, tmp_path, add_prefix_space=True), TEXTS)
@@ -174,14 +174,14 @@ def test_a_tokenizer_json_comes_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "holds no tokenizer.*\nhint: looked for tokenizer.json, vocab.txt"),
-        ({"vocab.json": "{}"}, "holds no tokenizer.*\nhint: looked for"),
-        ({"spiece.model": "?"}, "holds no tokenizer.*\nhint: .*SentencePiece"),
-        ({"vocab.txt": "[UNK]\ncat\n"}, r"vocab\.txt has no eos"),
-        ({"vocab.txt": "[SEP]\ncat\n"}, r"vocab\.txt has no unk"),
+        ({}, "contains no supported tokenizer.*\nhint: copy the model's tokenizer.json, vocab.txt"),
+        ({"vocab.json": "{}"}, "contains no supported tokenizer.*\nhint: copy"),
+        ({"spiece.model": "?"}, "contains no supported tokenizer.*\nhint: .*SentencePiece"),
+        ({"vocab.txt": "[UNK]\ncat\n"}, r"vocab\.txt has no end-of-text token"),
+        ({"vocab.txt": "[SEP]\ncat\n"}, r"vocab\.txt: no token for unknown words"),
         ({"vocab.json": '{"a": 0', "merges.txt": ""}, "cannot be read"),
         ({"vocab.json": '{"a": 0}', "merges.txt": "#version\na b c"}, "cannot be read"),
-        ({"vocab.json": '{"cat</w>": 0}', "merges.txt": ""}, "not byte-level"),
+        ({"vocab.json": '{"cat</w>": 0}', "merges.txt": ""}, "not a byte-level vocabulary"),
     ],
 )
 def test_folders_that_are_refused(tmp_path: Path, files: dict[str, str], message: str) -> None:

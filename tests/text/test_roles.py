@@ -49,7 +49,7 @@ def test_the_families(tmp_path: Path, special: list[str], expected: tuple, mark:
 
 
 def test_only_an_end_is_indispensable(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json has no eos token.*\nhint: .*</s>, \[SEP\]"):
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json has no end-of-text token.*\nhint: .*</s>, \[SEP\]"):
         Tokenizer.load(save(tmp_path, ["<pad>", "<s>", "<unk>"]))
 
 

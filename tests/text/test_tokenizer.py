@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from clearformer.errors import ConfigError, TokenizerError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
-from clearformer.text.tokenizer import shares, thin
+from clearformer.text.tokenizer import thin, truncated_lengths
 from clearformer.text.tokenizers import TOKENIZERS
 
 KINDS = TOKENIZERS.names()
@@ -144,7 +144,7 @@ def test_no_text_to_train_on(lines: list[str]) -> None:
 def test_strict_training_says_how_many_entries_the_text_allows(kind: str) -> None:
     asked = TextConfig(kind=kind, vocab_size=5003)
     allowed = train_tokenizer(LINES, asked.changed(strict=False)).vocab_size
-    with pytest.raises(TokenizerError, match=f"allows {allowed} .* not the 5003 .*\nhint: .* = {allowed} at most"):
+    with pytest.raises(TokenizerError, match=f"= 5003: .* only {allowed} tokens\nhint: .* to {allowed} or less"):
         train_tokenizer(LINES, asked)
     assert train_tokenizer(LINES, asked.changed(vocab_size=allowed)).vocab_size <= allowed
 
@@ -213,14 +213,14 @@ def test_vocab_size_covers_the_largest_id(tmp_path: Path) -> None:
 def test_framed_by_hand_where_the_file_says_nothing(kind: str) -> None:
     tokenizer = TRAINED[kind]
     (a,), (b,) = tokenizer.encode(["the cat"]), tokenizer.encode(["a dog!"])
-    assert tokenizer.framed(["the cat"]) == ([[1, *a, 2]], [[0] * (len(a) + 2)])
-    assert tokenizer.framed(["the cat"], ["a dog!"]) == (
+    assert tokenizer.encode_with_specials(["the cat"]) == ([[1, *a, 2]], [[0] * (len(a) + 2)])
+    assert tokenizer.encode_with_specials(["the cat"], ["a dog!"]) == (
         [[1, *a, 2, *b, 2]],
         [[0] * (len(a) + 2) + [1] * (len(b) + 1)],
     )
-    assert tokenizer.framed([]) == ([], [])
+    assert tokenizer.encode_with_specials([]) == ([], [])
     with pytest.raises(ValueError, match="shorter"):
-        tokenizer.framed(["the cat"], [])
+        tokenizer.encode_with_specials(["the cat"], [])
 
 
 def test_a_frame_is_the_files_own_and_text_cannot_forge_it() -> None:
@@ -230,9 +230,10 @@ def test_a_frame_is_the_files_own_and_text_cannot_forge_it() -> None:
     t5.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)]
     )
-    assert Tokenizer(t5.to_str()).framed(["cat </s>", "dog"], ["cat", ""])[0] == [[0, 3, 2, 0, 2], [4, 2, 2]]
+    rows, _ = Tokenizer(t5.to_str()).encode_with_specials(["cat </s>", "dog"], ["cat", ""])
+    assert rows == [[0, 3, 2, 0, 2], [4, 2, 2]]
     tokenizer = Tokenizer(theirs.to_str())
-    assert tokenizer.framed(["cat [SEP] dog", "dog"], ["dog", "[CLS]"]) == (
+    assert tokenizer.encode_with_specials(["cat [SEP] dog", "dog"], ["dog", "[CLS]"]) == (
         [[2, 0, 4, 5, 3, 5, 3], [2, 5, 3, 4, 3]],
         [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1]],
     )
@@ -243,16 +244,17 @@ def test_a_long_row_loses_its_ends_but_not_its_frame(kind: str) -> None:
     tokenizer = TRAINED[kind]
     texts, pairs = LINES[:3], ["the cat", LINES[3], ""]
     for max_tokens in (5, 11, 17, 401):
-        cut, segments = tokenizer.framed(texts, pairs, max_tokens)
+        cut, segments = tokenizer.encode_with_specials(texts, pairs, max_tokens)
         assert max(map(len, cut)) <= max_tokens
         assert [row.count(2) for row in cut] == [2, 2, 2]
         for row, segment, a, b in zip(cut, segments, tokenizer.encode(texts), tokenizer.encode(pairs)):
             n = row.index(2)
             assert (row[0], row[-1], row[1:n], row[n + 1 : -1]) == (1, 2, a[: n - 1], b[: len(row) - n - 2])
             assert segment == [0] * (n + 1) + [1] * (len(row) - n - 1)
-    assert tokenizer.framed(texts, pairs) == tokenizer.framed(texts, pairs, 401)  # nothing stays behind
-    with pytest.raises(TokenizerError, match="max_tokens = 3 leaves no room for text\nhint: the frame has 3"):
-        tokenizer.framed(texts, pairs, 3)
+    whole = tokenizer.encode_with_specials(texts, pairs)
+    assert whole == tokenizer.encode_with_specials(texts, pairs, 401)  # nothing stays behind
+    with pytest.raises(TokenizerError, match="leaves no token for text besides 3 special tokens\nhint: set max_tokens"):
+        tokenizer.encode_with_specials(texts, pairs, 3)
 
 
 def twin(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
@@ -292,11 +294,11 @@ def test_cutting_is_longest_first_truncation_by_rust(name: str) -> None:
             rust.enable_truncation(max_tokens)
             expected = [(row.ids, row.type_ids) for row in rust.encode_batch(rows)]
             told = [rows] if kind == "single" else [[a for a, _ in rows], [b for _, b in rows]]
-            assert list(zip(*tokenizer.framed(*told, max_tokens=max_tokens))) == expected
+            assert list(zip(*tokenizer.encode_with_specials(*told, max_tokens=max_tokens))) == expected
 
 
 def test_the_longer_text_keeps_the_odd_token() -> None:
-    assert [shares(a, b, 7) for a, b in ((5, 5), (9, 8), (8, 9), (2, 9), (9, 2), (3, 4), (9, 0))] == [
+    assert [truncated_lengths(a, b, 7) for a, b in ((5, 5), (9, 8), (8, 9), (2, 9), (9, 2), (3, 4), (9, 0))] == [
         (3, 4), (4, 3), (3, 4), (2, 5), (5, 2), (3, 4), (7, 0),
     ]  # fmt: skip
 
@@ -326,13 +328,13 @@ def test_threads_share_a_tokenizer() -> None:
         return [stream.step(token_id) for token_id in ids]
 
     jobs: list[Callable[[], object]] = [
-        *(partial(tokenizer.framed, texts, None, n) for n in (None, 3, 5, 11, 401)),
-        *(partial(tokenizer.framed, texts, pairs, n) for n in (None, 4, 13, 401)),
+        *(partial(tokenizer.encode_with_specials, texts, None, n) for n in (None, 3, 5, 11, 401)),
+        *(partial(tokenizer.encode_with_specials, texts, pairs, n) for n in (None, 4, 13, 401)),
         partial(tokenizer.encode, [*texts, "<turn> the cat <eos>"]),
         partial(tokenizer.encode_marked, "<turn>the cat<eos> the dog<turn>"),
         partial(tokenizer.encode_with_offsets, "<turn> the cat <eos>"),
         partial(tokenizer.decode, [ids, ids[:5]]),
-        partial(tokenizer.frame, True),
+        partial(tokenizer.specials_around, True),
         streamed,
     ]
     expected = [job() for job in jobs]
@@ -349,7 +351,7 @@ def test_what_cannot_be_unknown_is_left_out() -> None:
     tokenizer = Tokenizer(theirs.to_str())
     assert tokenizer.encode(["cat <|endoftext|> dog"]) == [[1, 2]]
     assert tokenizer.encode_with_offsets("cat <|endoftext|> dog") == ([1, 2], [(0, 3), (18, 21)])
-    assert tokenizer.framed(["<|endoftext|> cat"]) == ([[0, 1, 0]], [[0, 0, 0]])
+    assert tokenizer.encode_with_specials(["<|endoftext|> cat"]) == ([[0, 1, 0]], [[0, 0, 0]])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -368,7 +370,7 @@ def test_special_tokens_of_ones_own(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_by_its_name(kind: str) -> None:
     assert [TRAINED[kind].id_of(name) for name in Tokenizer.SPECIALS] == [0, 1, 2, 3]
-    with pytest.raises(TokenizerError, match="no entry `<boss>`\nhint: did you mean `<bos>`"):
+    with pytest.raises(TokenizerError, match="no token `<boss>`\nhint: did you mean `<bos>`"):
         TRAINED[kind].id_of("<boss>")
 
 
@@ -414,7 +416,7 @@ def test_a_truncated_or_absent_file(tmp_path: Path) -> None:
         Tokenizer.load(path)
     TRAINED["bpe"].save(path)
     path.write_text(path.read_text()[:-101])
-    with pytest.raises(TokenizerError, match=r"is not a tokenizer\.json"):
+    with pytest.raises(TokenizerError, match=r"is not a valid tokenizer\.json"):
         Tokenizer.load(path)
 
 
@@ -425,12 +427,12 @@ def test_settings_that_make_no_sense() -> None:
         TextConfig.parse({"kind": "bpe", "joiner": "@@"}, "recipe.toml: [text]")
     with pytest.raises(ConfigError, match="vocab_size"):
         TextConfig.parse({"vocab_size": 4}, "recipe.toml: [text]")
-    with pytest.raises(ConfigError, match='"keep" goes with kind = "char" or "byte-bpe", not with "bpe"'):
+    with pytest.raises(ConfigError, match='"keep" requires kind = "char" or "byte-bpe", not "bpe"'):
         TextConfig.parse({"whitespace": "keep"}, "recipe.toml: [text]")
     for extra in (["<eos>"], ["a", "a"], [""]):
-        with pytest.raises(ConfigError, match="`extra` must name new tokens"):
+        with pytest.raises(ConfigError, match="`extra` must list distinct tokens"):
             TextConfig.parse({"extra": extra}, "recipe.toml: [text]")
-    with pytest.raises(ConfigError, match="`vocab_size` = 6 holds nothing besides 6 special tokens"):
+    with pytest.raises(ConfigError, match="`vocab_size` = 6 leaves no token for text: there are 6 special tokens"):
         TextConfig.parse({"vocab_size": 6, "extra": ["[MASK]", "[SEP]"]}, "recipe.toml: [text]")
 
 
@@ -447,20 +449,20 @@ def test_what_a_file_puts_before_a_text_is_found_without_knowing_its_words(befor
 
 def test_the_beginning_can_be_another_token() -> None:
     tokenizer = train_tokenizer(["a b c"], TextConfig(kind="word", vocab_size=7, min_frequency=1))
-    other = tokenizer.begun_by(tokenizer.pad_id)
+    other = tokenizer.with_bos(tokenizer.pad_id)
     assert (other.bos_id, other.eos_id, other.pad_id) == (tokenizer.pad_id, tokenizer.eos_id, tokenizer.pad_id)
     assert Tokenizer(other.to_json()).bos_id == tokenizer.pad_id  # a copy of the file says it too
     assert other.encode(["a b"]) == tokenizer.encode(["a b"])
-    assert tokenizer.begun_by(tokenizer.bos_id) is tokenizer
-    with pytest.raises(TokenizerError, match="no entry 99"):
-        tokenizer.begun_by(99)
+    assert tokenizer.with_bos(tokenizer.bos_id) is tokenizer
+    with pytest.raises(TokenizerError, match="no token with the id 99"):
+        tokenizer.with_bos(99)
 
 
 def test_the_frame_is_what_framing_adds() -> None:
     ours = train_tokenizer(["a b c"], TextConfig(kind="word", min_frequency=1, extra=("[MASK]",)))
-    assert ours.frame() == [[ours.bos_id], [ours.eos_id]]
-    assert ours.frame(is_pair=True) == [[ours.bos_id], [ours.eos_id], [ours.eos_id]]
+    assert ours.specials_around() == [[ours.bos_id], [ours.eos_id]]
+    assert ours.specials_around(is_pair=True) == [[ours.bos_id], [ours.eos_id], [ours.eos_id]]
     assert ours.special_ids == [0, 1, 2, 3, 4]
-    before, between, after = ours.frame(is_pair=True)
+    before, between, after = ours.specials_around(is_pair=True)
     a, b = ours.encode(["a b", "c"])
-    assert ours.framed(["a b"], ["c"])[0] == [[*before, *a, *between, *b, *after]]
+    assert ours.encode_with_specials(["a b"], ["c"])[0] == [[*before, *a, *between, *b, *after]]

@@ -36,7 +36,7 @@ def case(name: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any, Any]:
         batch = EncoderBatch(tokens, tokens > 3, labels=labels, classes=torch.tensor([0, 1]))
     elif name == "rnn-lm":
         sizes = {"vocab": 23, "d_model": 10, "dropout": 0.0, "init": 0.3}
-        batch = TextBatch(tokens, tokens.flip(1), goes_on=torch.zeros(2, dtype=torch.bool))
+        batch = TextBatch(tokens, tokens.flip(1), continues=torch.zeros(2, dtype=torch.bool))
     elif name == "seq2seq":
         sizes = {"source_vocab": 23, "target_vocab": 23, "d_model": 7, "d_embedding": 10, "attention": "additive"}
         sizes["dropout"] = 0.0
@@ -76,6 +76,10 @@ def test_loss_count_and_gradients_are_the_same(name: str, how: How) -> None:
 
 @pytest.mark.slow
 @needs_compiler
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT",
+    reason="Inductor 2.13 writes at::vec without its header where torch has no vector instructions",
+)
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function:DeprecationWarning")  # as Dynamo makes one of Beta's
 def test_augmentation_compiles_and_draws_from_the_seed() -> None:
     """All of it in one graph with the network; what is drawn differs from step to step, and not from run to run."""
@@ -130,8 +134,8 @@ def test_many_shapes_are_bounded_and_said_once(counting: Counting, capsys: pytes
     ours = losses("gpt", "whole", MANY, counting)
     assert counting.graphs == MAX_SHAPES == 4
     said = " ".join(capsys.readouterr().err.split())
-    assert said.count("one graph per batch shape; 4 shapes are compiled") == 1
-    assert said.count("Use train.compile=blocks for text of many lengths.") == 1
+    assert said.count("one graph per batch shape, for 4 shapes") == 1
+    assert said.count("For texts of many lengths, use --set train.compile=blocks.") == 1
     theirs = losses("gpt", "off", MANY, counting)
     assert [n for _, n in ours] == [n for _, n in theirs] == [batch.n_tokens for batch in MANY]
     torch.testing.assert_close([loss for loss, _ in ours], [loss for loss, _ in theirs], rtol=1e-5, atol=0)

@@ -62,7 +62,7 @@ def build(folder: Path, precision: str, world: World, parallel: str = "replicate
 
 def gradients(trainer: Trainer, batches: list[Batch]) -> dict[str, torch.Tensor]:
     """After the trainer's own backward pass, with this rank's share of the batches; whole, on every rank."""
-    trainer.backward(trainer.world.share(batches), count_of(batches))
+    trainer.backward(trainer.world.select(batches), count_of(batches))
     return {name: whole(p.grad) for name, p in trainer.model.named_parameters()}
 
 
@@ -106,7 +106,7 @@ class Again:
         return 3
 
     def load(self, epoch, position, world):
-        return world.share(batches_of(8)), count_of(batches_of(8))
+        return world.select(batches_of(8)), count_of(batches_of(8))
 
 
 MODES = [(parallel, precision) for parallel in ("replicate", "shard") for precision in ("float64", "float32")]
@@ -201,7 +201,7 @@ def test_gathered_model_computes_whole(two_ranks):
 def test_every_rank_refuses_what_is_not_finite_on_one(two_ranks):
     """Only the second rank holds the slice that is infinite."""
     said = [(two_ranks / f"refused-{rank}").read_text() for rank in (0, 1)]
-    assert said == ["a weight is not a finite number at step 0; no good state was saved before"] * 2
+    assert said == ["a weight is not a finite number at step 0; no checkpoint has been saved"] * 2
     assert not (two_ranks / "broken" / "last.safetensors").exists()
 
 

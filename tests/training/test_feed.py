@@ -35,7 +35,7 @@ class Deck:
 
     def load(self, epoch, position, world):
         cards = [Card(epoch, n % 11) for n in range(position * self.group, (position + 1) * self.group)]
-        return world.share(cards), self.group
+        return world.select(cards), self.group
 
 
 @dataclass
@@ -119,8 +119,8 @@ class Masked(Counted):
 
     def batch(self, rows, key):
         self.built.append(key)
-        is_asked = np.random.default_rng((self.seed, *key)).random(len(rows)) < 0.5
-        return Draw(torch.from_numpy(rows[is_asked]), key[1], int(is_asked.sum()))
+        is_labelled = np.random.default_rng((self.seed, *key)).random(len(rows)) < 0.5
+        return Draw(torch.from_numpy(rows[is_labelled]), key[1], int(is_labelled.sum()))
 
     def count(self, rows):
         raise AssertionError("asked before it was drawn")

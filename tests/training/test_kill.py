@@ -161,7 +161,7 @@ def test_ctrl_c_says_what_to_do_and_exits_130(folder, peace):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert "interrupted; saved at step" in said
+    assert "interrupted: saved at step" in said
     assert wait([start(folder, "interrupted")]) == [0]
     assert_same_run(peace, out)
 

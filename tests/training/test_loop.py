@@ -281,7 +281,7 @@ def test_a_budget_that_was_spent_before_any_validation_is_judged_when_resumed(tm
 
 def test_a_budget_in_words():
     assert TrainConfig(steps=3000).budget() == "3,000 steps"
-    assert TrainConfig(max_tokens=50_000, max_seconds=7.5).budget() == "7.5 seconds or 50,000 tokens"
+    assert TrainConfig(max_tokens=50_000, max_seconds=7.5).budget() == "7.5 s or 50,000 tokens"
     assert TrainConfig(max_tokens=50_000).budget("images") == "50,000 images"
 
 
@@ -345,7 +345,7 @@ def test_a_loss_that_is_no_number_stops_before_anything_is_saved(tmp_path, log_e
         assert "NaN" not in line
 
 
-GOOD = "model.safetensors and last.safetensors hold the last good state"
+GOOD = "model.safetensors and last.safetensors contain the last good checkpoint"
 
 
 def files(folder):
@@ -378,7 +378,7 @@ def test_a_validation_that_is_no_number_leaves_the_files_of_the_one_before(tmp_p
 
 def test_a_first_validation_that_is_no_number_saves_nothing_and_claims_nothing(tmp_path):
     toy = trainer(tmp_path, validate=by_table({5: float("nan")}), metric=LOSS, ema=0.0)
-    with pytest.raises(TrainingError, match=r"the validation loss .* at step 5; no good state was saved before"):
+    with pytest.raises(TrainingError, match=r"the validation loss .* at step 5; no checkpoint has been saved"):
         toy.train(ToySteps())
     assert files(tmp_path) == {}
 
@@ -436,7 +436,7 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path, ema):
 
 def test_weights_that_are_no_numbers_are_not_saved_between_validations(tmp_path):
     toy = exploding(trainer(tmp_path, validate_every=100, ema=0.0), 14)
-    with pytest.raises(TrainingError, match=r"at step 14; last\.safetensors holds the last good state"):
+    with pytest.raises(TrainingError, match=r"at step 14; last\.safetensors contains the last good checkpoint"):
         toy.train(ToySteps())
     assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == 7
 
@@ -492,7 +492,7 @@ def test_another_optimiser_is_refused(tmp_path):
 def test_weights_alone_cannot_be_resumed(tmp_path):
     trainer(tmp_path, steps=7).train(ToySteps())
     (tmp_path / "model.safetensors").replace(tmp_path / "last.safetensors")
-    with pytest.raises(CheckpointError, match="no training state"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of a run"):
         trainer(tmp_path).resume()
 
 

@@ -24,5 +24,5 @@ def test_products_on_the_cpu(precision, dtype):
 
 
 def test_unusable_device_is_said():
-    with pytest.raises(MachineError, match=r"`abacus`.*\nhint: try cpu"):
+    with pytest.raises(MachineError, match=r"`abacus`.*\nhint: use --device cpu"):
         pick_device("abacus")

@@ -16,7 +16,7 @@ from torch import nn
 from clearformer.checkpoint import load_tensors, save_tensors
 from clearformer.training.average import Average
 from clearformer.training.distributed import join_world, leave_world
-from clearformer.training.statistics import set_training, share_statistics, statistics
+from clearformer.training.statistics import average_statistics, set_training, statistics
 
 CPU = torch.device("cpu")
 
@@ -62,7 +62,7 @@ def be_a_rank(folder: Path) -> None:
     model(torch.full((2, 2, 5, 5), 1.0 + world.rank))
     own = dict(model.state_dict())
     save_tensors(folder / f"own-{world.rank}.safetensors", own)
-    share_statistics(model, world)
+    average_statistics(model, world)
     save_tensors(folder / f"shared-{world.rank}.safetensors", model.state_dict())
     leave_world()
 

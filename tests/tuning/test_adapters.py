@@ -228,7 +228,7 @@ def test_what_a_merged_model_keeps_moves_and_is_copied_along() -> None:
 
 def test_merging_leaves_tied_weights_tied_or_does_not_happen() -> None:
     model, b = with_adapter(build().double(), "head", targets=("unembedding",)), batch()
-    with pytest.raises(ConfigError, match="target_embedding and unembedding share one weight"):
+    with pytest.raises(ConfigError, match="target_embedding and unembedding are tied"):
         merge(model)
     with_adapter(model, "fr")
     expected = model(b)
@@ -276,7 +276,7 @@ def test_what_is_not_there_is_named() -> None:
     assert all(parameter.requires_grad for parameter in model.parameters())
     with pytest.raises(ConfigError, match="no adapter `fr`"):
         switch(model, "fr")
-    with pytest.raises(ConfigError, match="cannot name"):
+    with pytest.raises(ConfigError, match="is not a valid adapter name"):
         add_lora(model, LoraConfig(), "a.b")
     with pytest.raises(ConfigError, match="no linear layer"):
         add_lora(pack(build()), LoraConfig())
@@ -289,7 +289,7 @@ def test_what_is_not_there_is_named() -> None:
     for refused in (lambda: switch(model, None), lambda: merge(model), lambda: lora_weights(model, "fr")):
         with pytest.raises(ConfigError, match="unmerge"):
             refused()
-    with pytest.raises(ConfigError, match="`rank`"):
+    with pytest.raises(ConfigError, match="rank = 0"):
         LoraConfig.parse({"rank": 0}, "[lora]")
 
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from clearformer.errors import ConfigError
 from clearformer.models.transformer import Transformer, TransformerConfig
-from clearformer.tuning.freeze import freeze, full, head_only, kinds, matches
+from clearformer.tuning.freeze import freeze, full, head_only, matches, short_names
 
 
 def build(share: str = "none") -> Transformer:
@@ -27,7 +27,7 @@ def test_the_end_of_a_name_in_whole_words() -> None:
     assert matches("unembedding", "unembedding")
     assert not matches("encoder.blocks.0.attn.q", "ttn.q")
     assert not matches("encoder.blocks.0.attn.qkv", "attn.q")
-    assert kinds(["a.0.b.c", "a.1.b.c", "a.1", "a.2.d", "e"]) == {"b.c", "d", "e"}
+    assert short_names(["a.0.b.c", "a.1.b.c", "a.1", "a.2.d", "e"]) == {"b.c", "d", "e"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_full_lets_everything_learn_again() -> None:
 def test_head_only() -> None:
     assert head_only(build()) == ["unembedding.weight", "unembedding.bias"]
     assert head_only(build(share="decoder")) == ["target_embedding.weight", "unembedding.bias"]  # one tied table
-    with pytest.raises(ConfigError, match="it has 0, 1"):
+    with pytest.raises(ConfigError, match="its layers: 0 and 1"):
         head_only(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5)))
 
 

@@ -10,7 +10,7 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.models.classifier import Classifier, ClassifierConfig
 from clearformer.training.average import Average
-from clearformer.tuning.methods import TuningConfig, settle, tune
+from clearformer.tuning.methods import TuningConfig, for_inference, tune
 
 D, L, R, P, C = 12, 2, 3, 5, 7
 BASE = {"kind": "bert", "vocab": 23, "n_layers": L, "d_model": D, "d_ff": 17, "n_heads": 3, "max_length": 13}
@@ -59,7 +59,7 @@ def test_what_learnt_goes_onto_the_same_base_and_says_the_same(method: str) -> N
     assert part.keys() == set(own)
     again = build()
     load_weights(again, part, "x", tune(again, config(method)))
-    settled = settle(again, config(method))
+    settled = for_inference(again, config(method))
     torch.testing.assert_close(settled(BATCH), model(BATCH))
     assert not build()(BATCH).allclose(model(BATCH))
 
@@ -69,9 +69,9 @@ def test_a_part_must_be_whole_and_nothing_more() -> None:
     own = tune(model, config("lora"))
     part = weights_of(model, own)
     lacking = {name: tensor for name, tensor in part.items() if name != "classifier.bias"}
-    with pytest.raises(CheckpointError, match=r"lacks `classifier\.bias`"):
+    with pytest.raises(CheckpointError, match=r"`classifier\.bias` is missing"):
         load_weights(model, lacking, "x", own)
-    with pytest.raises(CheckpointError, match=r"has `base\.embedding\.weight`"):
+    with pytest.raises(CheckpointError, match=r"the model has no tensor `base\.embedding\.weight`"):
         load_weights(model, weights_of(model), "x", own)
 
 

@@ -18,10 +18,10 @@ from clearformer.training.optim import OptimConfig
 from clearformer.tuning.adapters import add_lora
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import (
-    MadePrefix,
     Prefix,
     PrefixConfig,
     PrefixCore,
+    ReparameterisedPrefix,
     add_prefix,
     fold,
     is_prefix,
@@ -194,7 +194,7 @@ def test_only_the_prefix_learns(config: PrefixConfig) -> None:
 def test_an_mlp_is_folded_away() -> None:
     model, b = prefixed(MADE), batch()
     attn, cross = model.decoder.blocks[0].attn, model.decoder.blocks[1].cross
-    assert isinstance(attn.prefix, MadePrefix)
+    assert isinstance(attn.prefix, ReparameterisedPrefix)
     assert attn.prefix.trunk is model.decoder.blocks[1].attn.prefix.trunk  # one a stack and kind, as the paper has it
     assert attn.prefix.trunk is not cross.prefix.trunk
     hidden = torch.tanh(cross.prefix.trunk.up(cross.prefix.trunk.table))  # (P, 11)
@@ -265,7 +265,7 @@ def test_what_does_not_fit_is_refused() -> None:
     weights = prefix_weights(model)
     with pytest.raises(ConfigError, match="already"):
         add_prefix(model, PLAIN)
-    with pytest.raises(ConfigError, match="does not attend"):
+    with pytest.raises(ConfigError, match="has no attention layers"):
         add_prefix(nn.Linear(2, 3), PLAIN)
     for missing in (fold, remove_prefix, prefix_weights):
         with pytest.raises(ConfigError, match="has no prefix"):

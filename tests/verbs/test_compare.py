@@ -96,7 +96,7 @@ def test_given_again_it_goes_on_where_it_was_cut_off(out: Path, results: dict[st
 @pytest.mark.slow
 def test_another_comparison_is_not_mixed_in(out: Path, tmp_path: Path) -> None:
     other = write(tmp_path, COMPARISON.replace("steps = 20", "steps = 30"))
-    with pytest.raises(CheckpointError, match="holds another comparison"):
+    with pytest.raises(CheckpointError, match="contains the runs of another comparison"):
         clearformer.compare(other, out, device="cpu")
 
 
@@ -113,7 +113,7 @@ def test_a_trainings_complaint_comes_back_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_training_that_is_killed_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearformer.verbs.compare.train_here", fall_over)
-    with pytest.raises(MachineError, match=r"run ended with exit code 7\nhint: give the command again"):
+    with pytest.raises(MachineError, match=r"run stopped with exit code 7\nhint: repeat the command"):
         train_apart(recipe_of(tmp_path), RunFolder(tmp_path / "run"), "cpu")
 
 
@@ -126,7 +126,7 @@ def test_different_scores_are_not_compared() -> None:
         return Recipe.parse({"data": {"train": {"path": "a.tsv"}}, "train": {"metric": metric}}, "x.toml")
 
     assert common_metric({"a": recipe("chrf"), "b": recipe("chrf")}).name == "chrf"
-    with pytest.raises(ConfigError, match="by different scores: chrf, loss"):
+    with pytest.raises(ConfigError, match="by different metrics: chrf and loss"):
         common_metric({"a": recipe("chrf"), "b": recipe("loss")})
 
 

@@ -51,7 +51,7 @@ def test_a_gpu_and_its_kernels(report: dict[str, Any]) -> None:
 def test_a_gpu_torch_cannot_reach_says_why(report: dict[str, Any]) -> None:
     cuda = {"built_for": "13.0", "trouble": "the driver is too old", "devices": []}
     [line] = lines_about("no GPU", {**report, "cuda": cuda, "mps": False})
-    assert line == "note  no GPU, though torch is built for one; the driver is too old"
+    assert line == "note  no GPU, although torch is built for GPUs; the driver is too old"
 
 
 def test_what_is_missing_is_named(report: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ LSTM = ["model.d_model=13", "model.n_layers=1", "train.steps=3", "train.validate
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "draw_curves", lambda *_: None)
 
 
@@ -56,7 +56,7 @@ def test_the_second_book_becomes_likelier(
     saved, old = (load_tensors(folder / "model.safetensors")[0].keys() for folder in (tmp_path / "run", poet))
     assert saved == old if method == "full" else saved.isdisjoint(old)
     if method == "prefix":
-        with pytest.raises(CheckpointError, match="has a prefix, which cannot be built into weights"):
+        with pytest.raises(CheckpointError, match="was trained by prefix tuning and cannot be the base of another run"):
             clearformer.finetune(tmp_path / "run", text=books[0], out=tmp_path / "third", device="cpu")
         assert not (tmp_path / "third" / "data").exists()
     if method == "lora":
@@ -71,13 +71,13 @@ def test_letters_that_it_does_not_know_are_counted(
     (tmp_path / "sums.txt").write_text("2+2 four\n" * 101)
     settings = ["train.steps=1", "data.held_out=0.5"]
     clearformer.finetune(poet, text=tmp_path / "sums.txt", out=tmp_path / "run", settings=settings, device="cpu")
-    assert "train: 455 tokens of 1 document, 34 % of them unknown" in capsys.readouterr().err
+    assert "train: 455 tokens in 1 document, 34 % unknown" in capsys.readouterr().err
 
 
 def test_an_lstm_goes_on_whole_or_not_at_all(books: tuple[Path, Path], tmp_path: Path) -> None:
     clearformer.train(text=books[0], model="lstm", out=tmp_path / "lstm", settings=LSTM, device="cpu")
-    for method, said in (("lora", "no layer `q` to adapt"), ("prefix", "does not attend")):
-        with pytest.raises(ConfigError, match=rf"{said}(?s:.*)all its weights"):
+    for method, said in (("lora", "no layer `q` to adapt"), ("prefix", "has no attention layers")):
+        with pytest.raises(ConfigError, match=rf"{said}(?s:.*)--method full"):
             clearformer.finetune(tmp_path / "lstm", text=books[1], method=method, out=tmp_path / method, device="cpu")
         assert not (tmp_path / method).exists()
     report = clearformer.finetune(

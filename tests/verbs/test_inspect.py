@@ -73,7 +73,7 @@ def test_attention_grows_with_the_square_of_the_length() -> None:
 
 
 def test_nothing_by_that_name(tmp_path: Path) -> None:
-    with pytest.raises(ClearformerError, match=r"(?s)preset or model called `transformer-bas`.*`transformer-base`"):
+    with pytest.raises(ClearformerError, match=r"(?s)preset or architecture `transformer-bas`.*`transformer-base`"):
         clearformer.inspect("transformer-bas")
     with pytest.raises(ClearformerError, match=r"no recipe\.toml"):
         clearformer.inspect(tmp_path)

@@ -9,5 +9,5 @@ def test_neighbours_come_nearest_first() -> None:
     cosines = [row["cosine"] for row in rows]
     assert cosines == sorted(cosines, reverse=True)
     assert cosines[0] < 1 + 1e-6
-    with pytest.raises(clearformer.ClearformerError, match="is not in the vocabulary"):
+    with pytest.raises(clearformer.ClearformerError, match="is not in the source vocabulary"):
         clearformer.neighbours("en-fr-small", "नमस्ते")

@@ -26,5 +26,5 @@ def test_runs_are_named_after_data_and_model(tmp_path: Path) -> None:
 
 
 def test_what_cannot_change_is_not_asked_for_again(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="resumed as it is: --pairs cannot be given again"):
+    with pytest.raises(ConfigError, match="--pairs cannot be combined with --resume: the run continues with its saved"):
         clearformer.train(pairs="new.tsv", resume=True, out=tmp_path)

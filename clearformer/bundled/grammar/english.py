@@ -1,4 +1,4 @@
-"""The English of a tree: subject, verb, object, recipient, adjunct; relative clauses right after their noun."""
+"""English sentences of trees: subject, verb, object, recipient, adjunct; a relative clause follows its noun."""
 
 from clearformer.bundled.grammar.lexicon import Adverb, Number, Tense, Verb
 from clearformer.bundled.grammar.trees import Action, Clause, Gap, Phrase, Quality, Somewhere, State, When
@@ -6,8 +6,8 @@ from clearformer.bundled.grammar.trees import Action, Clause, Gap, Phrase, Quali
 BE = {Tense.PRESENT: ("is", "are"), Tense.PAST: ("was", "were"), Tense.FUTURE: ("will be", "will be")}
 
 
-def sentence(said: Clause) -> str:
-    text = clause(said)
+def sentence(node: Clause) -> str:
+    text = clause(node)
     return text[0].upper() + text[1:]
 
 
@@ -45,10 +45,10 @@ def pronoun(gap: Gap, for_people: str) -> str:
     return for_people if "human" in gap.noun.kinds else "which"
 
 
-def adjunct(said: Adverb | Somewhere | When | None) -> str:
-    match said:
+def adjunct(node: Adverb | Somewhere | When | None) -> str:
+    match node:
         case Adverb():
-            return said.english
+            return node.english
         case Somewhere(relation=relation, phrase=phrase):
             return join(relation.english, noun_phrase(phrase))
         case When(subject=subject, verb=verb):
@@ -56,27 +56,27 @@ def adjunct(said: Adverb | Somewhere | When | None) -> str:
     return ""
 
 
-def clause(said: Clause) -> str:
-    """A relative pronoun comes first, whether it is the subject or the object."""
-    subject = pronoun(said.subject, "who") if isinstance(said.subject, Gap) else noun_phrase(said.subject)
-    return state(said, subject) if isinstance(said, State) else action(said, subject)
+def clause(node: Clause) -> str:
+    """The relative pronoun comes first, as subject or as object."""
+    subject = pronoun(node.subject, "who") if isinstance(node.subject, Gap) else noun_phrase(node.subject)
+    return state(node, subject) if isinstance(node, State) else action(node, subject)
 
 
-def state(said: State, subject: str) -> str:
-    match said.complement:
+def state(node: State, subject: str) -> str:
+    match node.complement:
         case Quality(adjective=adjective, degree=degree):
             complement = join(degree, adjective.english)
         case Somewhere():
-            complement = adjunct(said.complement)
-    return join(subject, BE[said.tense][said.subject.number], complement)
+            complement = adjunct(node.complement)
+    return join(subject, BE[node.tense][node.subject.number], complement)
 
 
-def action(said: Action, subject: str) -> str:
+def action(node: Action, subject: str) -> str:
     return join(
-        pronoun(said.object, "whom") if isinstance(said.object, Gap) else "",
+        pronoun(node.object, "whom") if isinstance(node.object, Gap) else "",
         subject,
-        verb_group(said.verb, said.tense, said.subject.number),
-        noun_phrase(said.object) if isinstance(said.object, Phrase) else "",
-        join("to", noun_phrase(said.recipient)) if said.recipient else "",
-        adjunct(said.adjunct),
+        verb_group(node.verb, node.tense, node.subject.number),
+        noun_phrase(node.object) if isinstance(node.object, Phrase) else "",
+        join("to", noun_phrase(node.recipient)) if node.recipient else "",
+        adjunct(node.adjunct),
     )

@@ -1,21 +1,21 @@
-"""The Hindi of a tree: subject, adjunct, recipient, object, verb; then the relative clause of the object.
+"""Hindi sentences of trees: subject, adjunct, recipient, object, verb; then the relative clause of the object.
 
     The boy read two books yesterday    लड़के ने कल दो किताबें पढ़ीं
 
-Each function states the rule it applies. The verb of that example is perfective, so its subject takes ने
-and goes oblique (लड़के), and the verb agrees instead with the unmarked object (feminine plural: पढ़ीं).
+Each function states the rule it applies. The verb of the example is perfective, so its subject takes ने and the
+oblique case (लड़के), and the verb agrees with the unmarked object instead (feminine plural: पढ़ीं).
 """
 
 from clearformer.bundled.grammar.lexicon import DEGREES, THAT, THE, Adverb, Case, Gender, Noun, Number, Tense, Verb
 from clearformer.bundled.grammar.trees import Action, Clause, Gap, Phrase, Quality, Somewhere, State, When
 
-# Masculine singular ending -> masculine plural or oblique, feminine. The first that fits is used.
+# Masculine singular ending -> masculine plural or oblique, feminine. The first match is used.
 AGREEMENT = (("िया", "िए", "ी"), ("या", "ए", "ई"), ("आ", "ए", "ई"), ("ा", "े", "ी"))
 
-# Stem -> perfective masculine singular, subjunctive; the others are regular.
+# Stem -> perfective masculine singular, subjunctive; all other stems are regular.
 IRREGULAR = {"पी": ("पिया", "पिए"), "दे": ("दिया", "दे"), "जा": ("गया", "जाए"), "कर": ("किया", "करे"), "हो": ("हुआ", "हो")}
 
-# The postposition of a relative pronoun melts into it.
+# A relative pronoun and its postposition merge.
 RELATIVE = {
     "": ("जो", "जो"),
     "ने": ("जिसने", "जिन्होंने"),
@@ -32,13 +32,13 @@ def join(*parts: str) -> str:
 
 
 def decline(noun: Noun, number: Number, case: Case = Case.DIRECT) -> str:
-    """A noun changes its ending for number and case, after the paradigm it follows."""
+    """The form of a noun: the paradigm gives the ending for each number and case."""
     endings = noun.paradigm.endings
     return noun.hindi.removesuffix(endings[0]) + endings[2 * case + number]
 
 
 def agree(words: str, gender: Gender, number: Number, case: Case = Case.DIRECT) -> str:
-    """Adjectives and participles in ा: अच्छा for one masculine, अच्छे for many or oblique, अच्छी for any feminine."""
+    """Adjectives and participles in ा: अच्छा masculine singular, अच्छे masculine plural or oblique, अच्छी feminine."""
     if gender == "m" and number is Number.ONE and case is Case.DIRECT:
         return words
 
@@ -65,7 +65,7 @@ def principal_parts(stem: str) -> tuple[str, str]:
 
 
 def conjugate(stem: str, tense: Tense, gender: Gender, number: Number) -> str:
-    """The verb group, agreeing in gender and number with whatever governs it."""
+    """The verb group, in the gender and number of the noun it agrees with."""
     perfective, subjunctive = principal_parts(stem)
     match tense:
         case Tense.PRESENT:
@@ -93,9 +93,9 @@ def be(tense: Tense, gender: Gender, number: Number) -> str:
 
 
 def noun_phrase(phrase: Phrase | Gap, postposition: str = "", case: Case = Case.DIRECT) -> str:
-    """Determiner, adjective, noun, postposition; before a postposition, oblique throughout.
+    """Determiner, adjective, noun, postposition; all are oblique before a postposition.
 
-    *The* is silent, except that a noun with a relative clause is announced by वह: वह आदमी जिसने गाड़ी खींची.
+    *The* is not translated, except as वह before a noun with a relative clause: वह आदमी जिसने गाड़ी खींची.
     """
     if isinstance(phrase, Gap):
         return RELATIVE[postposition][phrase.number]
@@ -115,19 +115,19 @@ def relative(phrase: Phrase | Gap | None) -> str:
 
 
 def patient_marker(verb: Verb, phrase: Phrase | Gap) -> str:
-    """Differential marking: को falls on people always, on animals when they are definite, on things never."""
+    """Differential object marking: people always take को, animals if definite, things never."""
     if verb.patient != "को" or "human" in phrase.noun.kinds:
         return verb.patient
-    # An indefinite is "a", "two", "three" or nothing: what English cannot put before both one and many.
+    # Indefinite determiners ("a", "two", "three" or none) lack the singular or the plural in English.
     is_definite = isinstance(phrase, Gap) or None not in phrase.determiner.english
     return "को" if "animal" in phrase.noun.kinds and is_definite else ""
 
 
-def adjunct(said: Adverb | Somewhere | When | None) -> str:
-    """Between subject and object. "When the king arrived" is an infinitive with पर: राजा के पहुँचने पर."""
-    match said:
+def adjunct(node: Adverb | Somewhere | When | None) -> str:
+    """The adjunct, between subject and object. "When the king arrived" is an infinitive with पर: राजा के पहुँचने पर."""
+    match node:
         case Adverb():
-            return said.hindi
+            return node.hindi
         case Somewhere(relation=relation, phrase=phrase):
             return noun_phrase(phrase, relation.hindi, Case.OBLIQUE)
         case When(subject=subject, verb=verb):
@@ -135,42 +135,42 @@ def adjunct(said: Adverb | Somewhere | When | None) -> str:
     return ""
 
 
-def action(said: Action) -> str:
-    """The verb agrees with its subject. If that has ने, with the object; if that is marked too, with neither.
+def action(node: Action) -> str:
+    """The verb agrees with its subject; with the object if the subject takes ने; with neither if both are marked.
 
-    Agreeing with neither is being masculine singular: लड़कियों ने बिल्लियों को देखा. A relative pronoun comes first
-    even as object. The relative clause of a subject follows it at once, that of an object waits for the verb.
+    Without agreement it is masculine singular: लड़कियों ने बिल्लियों को देखा. A relative pronoun comes first, even as
+    object. A subject is directly followed by its relative clause; the relative clause of an object follows the verb.
     """
-    agent = said.verb.agent if said.tense is Tense.PAST else ""
-    patient = patient_marker(said.verb, said.object) if said.object else ""
-    governor = said.object if agent and not patient else None if agent else said.subject
+    agent = node.verb.agent if node.tense is Tense.PAST else ""
+    patient = patient_marker(node.verb, node.object) if node.object else ""
+    governor = node.object if agent and not patient else None if agent else node.subject
     gender: Gender = governor.noun.paradigm.gender if governor else "m"
     number = governor.number if governor else Number.ONE
 
-    undergone = noun_phrase(said.object, patient) if said.object else ""
-    is_fronted = isinstance(said.object, Gap)
+    object_phrase = noun_phrase(node.object, patient) if node.object else ""
+    is_fronted = isinstance(node.object, Gap)
     return join(
-        undergone if is_fronted else "",
-        noun_phrase(said.subject, agent),
-        relative(said.subject),
-        adjunct(said.adjunct),
-        noun_phrase(said.recipient, "को") if said.recipient else "",
-        "" if is_fronted else undergone,
-        conjugate(said.verb.stem, said.tense, gender, number),
-        relative(said.object),
+        object_phrase if is_fronted else "",
+        noun_phrase(node.subject, agent),
+        relative(node.subject),
+        adjunct(node.adjunct),
+        noun_phrase(node.recipient, "को") if node.recipient else "",
+        "" if is_fronted else object_phrase,
+        conjugate(node.verb.stem, node.tense, gender, number),
+        relative(node.object),
     )
 
 
-def state(said: State) -> str:
-    """A predicate adjective agrees with the subject like one before the noun; so does the copula."""
-    gender, number = said.subject.noun.paradigm.gender, said.subject.number
-    match said.complement:
+def state(node: State) -> str:
+    """A predicate adjective agrees with the subject, like an attributive one; so does the copula."""
+    gender, number = node.subject.noun.paradigm.gender, node.subject.number
+    match node.complement:
         case Quality(adjective=adjective, degree=degree):
             complement = join(DEGREES.get(degree, ""), agree(adjective.hindi, gender, number))
         case Somewhere():
-            complement = adjunct(said.complement)
-    return join(noun_phrase(said.subject), relative(said.subject), complement, be(said.tense, gender, number))
+            complement = adjunct(node.complement)
+    return join(noun_phrase(node.subject), relative(node.subject), complement, be(node.tense, gender, number))
 
 
-def clause(said: Clause) -> str:
-    return action(said) if isinstance(said, Action) else state(said)
+def clause(node: Clause) -> str:
+    return action(node) if isinstance(node, Action) else state(node)

@@ -1,11 +1,11 @@
-"""The words: what each is called in both languages, how it inflects, and what it makes sense with.
+"""The lexicon: the words in both languages, their inflection, and the words they combine with.
 
     Noun("cart", "carts", "गाड़ी", LADKI, "vehicle")    a cart declines like लड़की, so it is feminine
     Verb("pull pulls pulled pulling", "खींच", "human", "vehicle", agent="ने")    people pull vehicles
 
-A *kind* ("human", "fruit") is what a verb, an adjective or a preposition may ask of a noun; several are
-written with spaces between and any one of them will do. Hindi is spelt in Unicode NFC, in which a letter
-with a dot below is two code points.
+A *kind* ("human", "fruit") restricts which nouns a verb, an adjective or a preposition combines with. Several kinds
+are separated by spaces, and a noun needs only one of them. Hindi is spelt in Unicode NFC, in which a letter with a dot
+below is two code points.
 """
 
 from enum import Enum, IntEnum
@@ -19,23 +19,23 @@ class Number(IntEnum):
 
 
 class Case(IntEnum):
-    """Direct for subjects and unmarked objects; oblique before every postposition."""
+    """Direct for subjects and unmarked objects; oblique before postpositions."""
 
     DIRECT, OBLIQUE = 0, 1
 
 
 class Tense(Enum):
-    """Named after the English; the Hindi aspect is in the comment."""
+    """The English tenses; the comments give the Hindi aspect."""
 
     PRESENT = "eats"  # habitual
     PROGRESSIVE = "is eating"  # continuous
-    PAST = "ate"  # perfective: the only one with an ergative
+    PAST = "ate"  # perfective: the only tense with ergative subjects
     USED_TO = "used to eat"  # past habitual
     FUTURE = "will eat"
 
 
 class Paradigm(NamedTuple):
-    """A gender and four endings: direct one, direct many, oblique one, oblique many."""
+    """A gender and four endings: direct singular, direct plural, oblique singular, oblique plural."""
 
     gender: Gender
     endings: tuple[str, str, str, str]
@@ -62,7 +62,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """`hindi` is the masculine direct singular; those in ा agree with their noun, the others never change."""
+    """`hindi` is the masculine direct singular. Adjectives in ा agree with their noun, the others are invariable."""
 
     english: str
     hindi: str
@@ -70,7 +70,7 @@ class Adjective(NamedTuple):
 
 
 class Determiner(NamedTuple):
-    """English for one and for many (None where there is no such phrase), and the four Hindi forms."""
+    """The English singular and plural (None where the form does not exist), and the four Hindi forms."""
 
     english: tuple[str | None, str | None]
     hindi: tuple[str, str, str, str]
@@ -109,7 +109,7 @@ class Verb(NamedTuple):
 
     `agent` marks the subject in the perfective: ने for nearly every verb with an object, but not for लाना.
     `patient` marks the object: को only where it is animate, से and पर always.
-    `recipient` is the kind of the one who receives, for verbs such as *give*.
+    `recipient` is the kind of the recipient, for verbs such as *give*.
     """
 
     english: str

@@ -1,9 +1,9 @@
-"""Devanagari to plain Latin letters, by ear: बिल्ली चूहा खाती है, billi chuha khati hai.
+"""Devanagari to plain Latin letters, by pronunciation: बिल्ली चूहा खाती है, billi chuha khati hai.
 
-Long and short vowels share a letter, and so do dental and retroflex consonants; what is written is what
-a Hindi speaker would type. A consonant carries a short *a* (the schwa) unless another vowel follows, and
-two kinds of schwa are silent: one at the end of a word (kitab), and one between vowel + consonant and
-consonant + vowel (ladka from ladaka). They are dropped from right to left, so that pakadta keeps its second.
+Long and short vowels are written with the same letter, and so are dental and retroflex consonants, as Hindi speakers
+type them. A consonant has a short *a* (the schwa) unless another vowel follows. Two kinds of schwa are silent: at the
+end of a word (kitab), and between vowel + consonant and consonant + vowel (ladka from ladaka). They are dropped from
+right to left, so that pakadta keeps its second a.
 """
 
 import re
@@ -26,7 +26,7 @@ def romanise(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    """Split into (consonant, vowel, nasal) triples, silence the schwas, and spell."""
+    """Split into (consonant, vowel, nasal) triples, drop the silent schwas, and spell."""
     triples = [match.groups(default="") for match in SYLLABLE.finditer(word) if match[0]]
     onsets = [SOUNDS.get(consonant, "") for consonant, _, _ in triples]
     nuclei = [SILENT if sign == "्" else SOUNDS[sign] if sign else SCHWA for _, sign, _ in triples]

@@ -1,9 +1,9 @@
-"""Someone with something to say: draws trees at random, among those that make sense.
+"""Draws random sentence trees that make sense.
 
-Three habits keep the translation a function of the English alone, whatever the depth:
-a clause has at most one relative clause; a clause whose object has one says no more after it, so that
-"when the king arrived" always belongs to the nearest verb; and a verb whose past looks like its
-present (*read*) is not used of many in the past.
+Three restrictions make the translation a function of the English sentence, at every depth: a clause has at most one
+relative clause; a clause whose object has a relative clause has nothing after it, so that "when the king arrived"
+always belongs to the nearest verb; and a verb whose past looks like its present (*read*) has no past with a plural
+subject.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def fits(noun: Noun, kinds: str) -> bool:
 
 @cache
 def nouns(kinds: str, depth: int = 0) -> tuple[Noun, ...]:
-    """The nouns of some kinds that can head `depth` nested relative clauses: past one, only those who can act."""
+    """The nouns of some kinds that can head `depth` nested relative clauses; above 1, only people and animals."""
     return tuple(noun for noun in NOUNS if fits(noun, kinds) and (depth < 2 or fits(noun, ANIMATE)))
 
 
@@ -56,33 +56,33 @@ def adjectives(noun: Noun) -> tuple[Adjective, ...]:
 
 @cache
 def verbs_by(noun: Noun, depth: int = 0) -> tuple[Verb, ...]:
-    """What a noun can do; with a depth, to an object that heads so many relative clauses."""
+    """The verbs that a noun can be subject of; with a depth, with an object that heads `depth` relative clauses."""
     able = (verb for verb in VERBS if fits(noun, verb.subjects))
     return tuple(verb for verb in able if not depth or (not verb.recipient and nouns(verb.objects, depth)))
 
 
 @cache
 def verbs_to(noun: Noun) -> tuple[Verb, ...]:
-    """What can be done to a noun."""
+    """The verbs that a noun can be object of."""
     return tuple(verb for verb in VERBS if not verb.recipient and fits(noun, verb.objects))
 
 
 @cache
 def whereabouts(noun: Noun) -> tuple[Relation, ...]:
-    """Where a noun can be: people and animals in places, small things on or under tables, the others nowhere."""
+    """Where a noun can be: people and animals in places, small things on or under furniture, others nowhere."""
     is_small = fits(noun, "food pages cloth toy blade key")
     return (INSIDE, UNDER, NEAR) if fits(noun, ANIMATE) else (ON, UNDER) if is_small else ()
 
 
 @cache
 def determiners(noun: Noun, number: Number) -> tuple[Determiner, ...]:
-    """*The* half the time, then whatever can stand before one, before many, or before a mass."""
+    """The possible determiners of a noun (one, many or mass), with *the* repeated to be drawn about half the time."""
     able = [d for d in DETERMINERS if d.english[number] is not None and (noun.plural or None not in d.english)]
     return (THE,) * (len(able) - 2) + tuple(able)
 
 
 class Speaker:
-    """`detail` scales how often a phrase has an adjective and a clause an adjunct: the deeper, the plainer."""
+    """Draws trees. `detail` scales the frequency of adjectives and adjuncts: the deeper a sentence, the fewer."""
 
     def __init__(self, rng: Random) -> None:
         self.rng, self.detail = rng, 1.0
@@ -99,21 +99,21 @@ class Speaker:
         return self.action(subject, verb, on_object)
 
     def relative(self, head: Gap, depth: int) -> Clause:
-        """A clause about its head. Only a clause that the head governs holds another, on its object."""
+        """A relative clause of `head`. Only clauses with the head as subject contain another one, on their object."""
         if depth > 1:
             return self.action(head, self.rng.choice(verbs_by(head.noun, depth - 1)), depth - 1)
-        doing, suffering = verbs_by(head.noun), verbs_to(head.noun)
-        if self.happens(0.2) or not (doing or suffering):
+        as_subject, as_object = verbs_by(head.noun), verbs_to(head.noun)
+        if self.happens(0.2) or not (as_subject or as_object):
             return self.state(head)
-        if not doing or (suffering and self.happens(0.4)):
-            verb = self.rng.choice(suffering)
+        if not as_subject or (as_object and self.happens(0.4)):
+            verb = self.rng.choice(as_object)
             subject = self.phrase(self.noun(verb.subjects, besides=head.noun))
             tense = self.tense(verb, subject.number)
             return Action(subject, verb, tense, head, adjunct=self.adjunct(verb, tense))
-        return self.action(head, self.rng.choice(doing))
+        return self.action(head, self.rng.choice(as_subject))
 
     def action(self, subject: Phrase | Gap, verb: Verb, depth: int = 0) -> Action:
-        """What the subject does, to an object that heads `depth` relative clauses."""
+        """An action of the subject; its object, if any, heads `depth` relative clauses."""
         tense = self.tense(verb, subject.number)
         patient = self.phrase(self.noun(verb.objects, depth, subject.noun), depth) if verb.objects else None
         if patient and not depth and (patient.number or not patient.noun.plural) and self.happens(0.2):
@@ -126,8 +126,8 @@ class Speaker:
         tense = self.rng.choice((Tense.PRESENT, Tense.PRESENT, Tense.PAST, Tense.PAST, Tense.FUTURE))
         if (places := whereabouts(subject.noun)) and self.happens(0.3):
             return State(subject, tense, self.somewhere(self.rng.choice(places)))
-        said = subject.adjective if isinstance(subject, Phrase) else None
-        adjective = self.rng.choice([each for each in adjectives(subject.noun) if each is not said])
+        used = subject.adjective if isinstance(subject, Phrase) else None
+        adjective = self.rng.choice([each for each in adjectives(subject.noun) if each is not used])
         degrees = ("", "", "very", "already") if adjective in MOODS else ("", "very")
         return State(subject, tense, Quality(adjective, self.rng.choice(degrees)))
 
@@ -141,7 +141,7 @@ class Speaker:
         return Phrase(noun, number, determiner, adjective, relative)
 
     def adjunct(self, verb: Verb, tense: Tense) -> Adverb | Somewhere | When | None:
-        """Sometimes a time or a manner, a place or a companion, or an event in the past."""
+        """None, or an adverb of time or manner, a place or companion, or a past event."""
         if not self.happens(0.4 * self.detail):
             return None
         if self.happens(0.4):
@@ -153,7 +153,7 @@ class Speaker:
         return self.rng.choice([adverb for adverb in adverbs if tense in adverb.tenses])
 
     def somewhere(self, relation: Relation) -> Somewhere:
-        # One destination at a time: its bare oblique is idiomatic only in the singular.
+        # A destination is singular: the bare oblique is not idiomatic in the plural.
         number = None if relation.hindi else Number.ONE
         return Somewhere(relation, self.phrase(self.noun(relation.kinds), number=number))
 

@@ -1,8 +1,8 @@
-"""What a sentence says, before it is said in either language.
+"""Language-independent sentence trees.
 
     Action(Phrase(cat), eat, PRESENT, Phrase(mouse))    "The cat eats the mouse"    "बिल्ली चूहा खाती है"
 
-A relative clause is an ordinary clause with a `Gap` where its head noun would stand, as subject or as object.
+A relative clause is an ordinary clause with a `Gap` in place of its head noun, as subject or as object.
 English and Hindi are two functions of the same tree, so a pair is always a faithful translation.
 """
 
@@ -14,7 +14,7 @@ from clearformer.bundled.grammar.lexicon import THE, Adjective, Adverb, Determin
 
 @dataclass(frozen=True)
 class Gap:
-    """The place of the head noun inside its own relative clause: *who*, *whom*, *which*."""
+    """The place of the head noun inside its relative clause: *who*, *whom*, *which*."""
 
     noun: Noun
     number: Number
@@ -22,7 +22,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun with what describes it."""
+    """A noun phrase."""
 
     noun: Noun
     number: Number = Number.ONE
@@ -49,7 +49,7 @@ class When:
 
 @dataclass(frozen=True)
 class Quality:
-    """What a subject is: "tired", "already tired". The degree is a key of DEGREES, or empty."""
+    """A predicate adjective: "tired", "already tired". The degree is a key of DEGREES, or empty."""
 
     adjective: Adjective
     degree: str = ""
@@ -67,7 +67,7 @@ class Action:
 
 @dataclass(frozen=True)
 class State:
-    """To be something or somewhere; the tense is present, past or future."""
+    """A clause with *to be* and a quality or place; the tense is present, past or future."""
 
     subject: Phrase | Gap
     tense: Tense
@@ -78,7 +78,7 @@ Clause = Action | State
 
 
 def phrases(clause: Clause) -> Iterator[Phrase | Gap]:
-    """The noun phrases of a clause itself, without those of the relative clauses inside them."""
+    """The noun phrases of a clause, without the noun phrases inside its relative clauses."""
     yield clause.subject
     match clause:
         case State(complement=Somewhere(phrase=place)):
@@ -91,24 +91,24 @@ def phrases(clause: Clause) -> Iterator[Phrase | Gap]:
 
 
 def relatives(clause: Clause) -> list[Clause]:
-    """The relative clauses that hang directly on a clause's noun phrases."""
+    """The relative clauses of the noun phrases of a clause, without the ones nested deeper."""
     return [phrase.relative for phrase in phrases(clause) if isinstance(phrase, Phrase) and phrase.relative]
 
 
 def depth(clause: Clause) -> int:
-    """How many relative clauses are nested in one another: 0 for none."""
+    """The number of relative clauses nested in one another; 0 without any."""
     return max((1 + depth(inner) for inner in relatives(clause)), default=0)
 
 
 def combinations(clause: Clause) -> set[tuple[str, str]]:
-    """Every (adjective, noun) and (verb, object) that the sentence brings together, as English lemmas."""
-    found = {pair for inner in relatives(clause) for pair in combinations(inner)}
+    """All (adjective, noun) and (verb, object) combinations of the sentence, as English lemmas."""
+    pairs = {pair for inner in relatives(clause) for pair in combinations(inner)}
     for phrase in phrases(clause):
         if isinstance(phrase, Phrase) and phrase.adjective:
-            found.add((phrase.adjective.english, phrase.noun.singular))
+            pairs.add((phrase.adjective.english, phrase.noun.singular))
     match clause:
         case State(complement=Quality(adjective=adjective)):
-            found.add((adjective.english, clause.subject.noun.singular))
+            pairs.add((adjective.english, clause.subject.noun.singular))
         case Action(object=Phrase() | Gap() as patient):
-            found.add((clause.verb.base, patient.noun.singular))
-    return found
+            pairs.add((clause.verb.base, patient.noun.singular))
+    return pairs

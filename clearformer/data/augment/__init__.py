@@ -1,10 +1,10 @@
-"""[image.augment]: in training, another picture that shows the same, each time a picture is seen.
+"""[image.augment]: random changes to training images, different each time an image is seen.
 
-    randaugment -> flip -> crop -> erase        uint8 (B, C, Y, X) to the same, each in a file of its own
-    mixup                                       of what is normalised, and of the answers with it
+    randaugment -> flip -> crop -> erase        uint8 (B, C, Y, X) to the same; each in a separate file
+    mixup                                       of normalised pixels, and of the target distributions with them
 
-All of them draw from torch's generator of the device, which the loop seeds at every step: a resumed training sees what
-it would have seen. Each picture is drawn for by itself, and nothing loops over pictures.
+All draws come from torch's generator of the device, which the loop seeds at every step, so that a resumed run sees the
+same images as an uninterrupted one. Draws are independent for each image, and nothing loops over images.
 """
 
 from pydantic import Field
@@ -18,14 +18,14 @@ from clearformer.data.augment.randaugment import randaugment
 
 
 class AugmentConfig(Config):
-    """[image.augment]; nothing is done that is not asked for."""
+    """[image.augment]; every augmentation is off by default."""
 
-    flip: bool = Field(False, description="left and right change places, one half of the time")
-    crop: int = Field(0, ge=0, description="pixels that a picture may move to each side, black coming in behind it")
-    erase: float = Field(0.0, ge=0, le=1, description="how often a rectangle is lost in noise")
-    randaugment: int = Field(0, ge=0, description="operations in a row, of fourteen")
-    magnitude: float = Field(9.0, ge=0, le=30, description="of these operations, of 30")
-    mixup: float = Field(0.0, ge=0, description="α of Beta(α, α), by which pairs of pictures are mixed; 0 mixes none")
+    flip: bool = Field(False, description="whether to flip images horizontally with probability 1/2")
+    crop: int = Field(0, ge=0, description="padding of the random crop, in pixels; 0 disables it")
+    erase: float = Field(0.0, ge=0, le=1, description="probability of random erasing; 0 disables it")
+    randaugment: int = Field(0, ge=0, description="number of RandAugment operations per image; 0 disables them")
+    magnitude: float = Field(9.0, ge=0, le=30, description="magnitude of the RandAugment operations, from 0 to 30")
+    mixup: float = Field(0.0, ge=0, description="α of mixup's Beta(α, α); 0 disables it")
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """uint8 (B, C, Y, X) -> the same."""

@@ -1,4 +1,4 @@
-"""A picture moved by a few pixels, black where nothing was: x̃(y, x) = x(y + δ_y, x + δ_x), δ uniform in −n … n."""
+"""Random crop: shift an image by a few pixels, with black borders. x̃(y, x) = x(y + δ_y, x + δ_x), δ ~ U{−n … n}."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def crop(pixels: Tensor, n: int) -> Tensor:
-    """(B, C, Y, X) -> the same. A random crop of the picture with n pixels of padding around it."""
+    """(B, C, Y, X) -> the same shape. A random crop of each image after padding with n pixels on every side."""
     B, C, Y, X = pixels.shape
     index = [torch.arange(size, device=pixels.device) for size in (B, C, Y, X)]
     down, right = torch.randint(0, 2 * n + 1, (2, B, 1), device=pixels.device)

@@ -1,6 +1,6 @@
-"""Random erasing: a rectangle of noise, so that no single part of a picture must be there (Zhong et al. 2020).
+"""Random erasing: a rectangle of noise, so that no single part of an image is necessary (Zhong et al. 2020).
 
-area s · Y X,  s ~ U(0.02, 0.4);   height / width  r ~ exp U(log 0.3, log 1/0.3);   place uniform where it fits
+area s · Y X,  s ~ U(0.02, 0.4);   height / width  r ~ exp U(log 0.3, log 1/0.3);   position uniform where it fits
 """
 
 from math import log
@@ -12,19 +12,19 @@ AREA, ASPECT = (0.02, 0.4), 0.3
 
 
 def erase(pixels: Tensor, probability: float) -> Tensor:
-    """uint8 (B, C, Y, X) -> the same."""
+    """uint8 (B, C, Y, X) -> the same shape."""
     B, _, Y, X = pixels.shape
-    chance, area, aspect, top, left = torch.rand(5, B, 1, device=pixels.device)
+    draw, area, aspect, top, left = torch.rand(5, B, 1, device=pixels.device)
     area, aspect = AREA[0] + (AREA[1] - AREA[0]) * area, torch.exp((2 * aspect - 1) * log(ASPECT))
     height = (Y * (area * aspect).sqrt()).round().clamp(1, Y)
     width = (X * (area / aspect).sqrt()).round().clamp(1, X)
-    rows = between(top, height, Y) & (chance < probability)  # (B, Y)
-    gone = rows[:, None, :, None] & between(left, width, X)[:, None, None, :]  # (B, 1, Y, X)
-    return torch.where(gone, torch.randint_like(pixels, 256), pixels)
+    rows = between(top, height, Y) & (draw < probability)  # (B, Y)
+    erased = rows[:, None, :, None] & between(left, width, X)[:, None, None, :]  # (B, 1, Y, X)
+    return torch.where(erased, torch.randint_like(pixels, 256), pixels)
 
 
 def between(at: Tensor, length: Tensor, size: int) -> Tensor:
-    """(B, size): True on a stretch of this length that lies at a share `at`, in [0, 1), of the places where it fits."""
+    """(B, size): True on an interval of this length; `at` in [0, 1) selects its start among all that fit."""
     start = (at * (size - length + 1)).floor()
     index = torch.arange(size, device=at.device)
     return (index >= start) & (index < start + length)

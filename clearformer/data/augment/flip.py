@@ -1,10 +1,10 @@
-"""Left and right change places: x̃(y, x) = x(y, X − 1 − x), one half of the time."""
+"""Horizontal flip with probability 1/2: x̃(y, x) = x(y, X − 1 − x)."""
 
 import torch
 from torch import Tensor
 
 
 def flip(pixels: Tensor) -> Tensor:
-    """(B, C, Y, X) -> the same."""
+    """(B, C, Y, X) -> the same shape."""
     is_flipped = torch.rand(len(pixels), 1, 1, 1, device=pixels.device) < 0.5
     return torch.where(is_flipped, pixels.flip(3), pixels)

@@ -1,4 +1,4 @@
-"""Mixup: in between two pictures, the answer lies in between their answers, too (Zhang et al. 2018).
+"""Mixup: interpolate between two images and between their target distributions (Zhang et al. 2018).
 
 x̃ = λ x_i + (1 − λ) x_j,    ỹ = λ y_i + (1 − λ) y_j,    λ ~ Beta(α, α)
 """
@@ -8,12 +8,13 @@ from torch import Tensor
 from torch.distributions import Beta
 
 
-def mixup(pixels: Tensor, answers: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """pixels (B, C, Y, X) and answers (B, K), a share for each class -> the same; every picture has a λ of its own."""
-    each = answers.new_full((len(answers), 1), alpha)
-    share = Beta(each, each, validate_args=False).sample()  # to validate would make the host wait
+def mixup(pixels: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    """pixels (B, C, Y, X) and targets (B, K), a probability per class -> the same shapes; λ is drawn for each image."""
+    alphas = targets.new_full((len(targets), 1), alpha)
+    weight = Beta(alphas, alphas, validate_args=False).sample()  # validation would make the host wait for the device
     partner = torch.rand(
         len(pixels), device=pixels.device
     ).argsort()  # torch 2.13 fails to compile an index by randperm
-    whole = share.to(pixels.dtype)[:, :, None, None]
-    return whole * pixels + (1 - whole) * pixels[partner], share * answers + (1 - share) * answers[partner]
+    pixel_weight = weight.to(pixels.dtype)[:, :, None, None]
+    mixed = pixel_weight * pixels + (1 - pixel_weight) * pixels[partner]
+    return mixed, weight * targets + (1 - weight) * targets[partner]

@@ -1,16 +1,17 @@
-"""RandAugment: a few operations in a row, each drawn from fourteen, all of one magnitude (Cubuk et al. 2020).
+"""RandAugment: several operations in sequence, each drawn from fourteen, all of one magnitude (Cubuk et al. 2020).
 
-With m = magnitude / 30, and a sign drawn where there are two ways to go:
+With m = magnitude / 30, and a random sign for operations with two directions:
 
     move      x̃(p) = x(A p), A about the centre:   rotate ±30° m   shear_x, shear_y ±0.3 m   translate_x, _y ±0.45 m
-    blend     x̃ = d + (1 ± 0.9 m) (x − d):         brightness  d = 0              contrast   d = the mean of the greys
+    blend     x̃ = d + (1 ± 0.9 m) (x − d):         brightness  d = 0              contrast   d = mean of x in grey
                                                    colour      d = x in grey      sharpness  d = x smoothed
     tone      x̃ = g(x):    posterize   only the 8 − 4m highest bits       solarize   255 − x from 255 (1 − m) up
-                           autocontrast   from the darkest to the lightest, stretched to 0 … 255
-                           equalize       every tone as often as the others, as far as can be
+                           autocontrast   linear, from the darkest and lightest value to 0 and 255
+                           equalize       histogram equalisation
     identity  x̃ = x
 
-Tones and blends are Pillow's, number by number. Every operation is computed for all pictures, and each takes its own.
+Tones and blends give exactly the same values as Pillow. Every operation is computed for all images, and the drawn one
+is selected for each image.
 """
 
 import torch
@@ -24,7 +25,7 @@ OPERATIONS = ("identity", *MOVES, *BLENDS, *TONES)
 
 
 def randaugment(pixels: Tensor, n: int, magnitude: float) -> Tensor:
-    """uint8 (B, C, Y, X), as high as wide -> the same."""
+    """uint8 (B, C, Y, X) with Y = X -> the same shape."""
     for _ in range(n):
         which = torch.randint(len(OPERATIONS), (len(pixels),), device=pixels.device)
         sign = 2.0 * torch.randint(2, (len(pixels),), device=pixels.device) - 1
@@ -33,33 +34,33 @@ def randaugment(pixels: Tensor, n: int, magnitude: float) -> Tensor:
 
 
 def operate(pixels: Tensor, which: Tensor, m: float, sign: Tensor) -> Tensor:
-    """Operation which[b] of OPERATIONS on picture b; which and sign (B,)."""
+    """Apply operation which[b] of OPERATIONS to image b; which and sign (B,)."""
     x = pixels.float()
     chosen = {name: which == i for i, name in enumerate(OPERATIONS)}
 
     def one_of(names: tuple[str, ...]) -> Tensor:
         return torch.stack([chosen[name] for name in names]).any(0)[:, None, None, None]
 
-    def pick(options: dict[str, Tensor], found: Tensor) -> Tensor:
+    def pick(options: dict[str, Tensor], default: Tensor) -> Tensor:
         for name, option in options.items():
-            found = torch.where(chosen[name][:, None, None, None], option, found)
-        return found
+            default = torch.where(chosen[name][:, None, None, None], option, default)
+        return default
 
-    found = torch.where(one_of(tuple(MOVES)), move(x, chosen, m * sign), x)
+    result = torch.where(one_of(tuple(MOVES)), move(x, chosen, m * sign), x)
     base = pick({"contrast": mean_grey(x), "colour": grey(x), "sharpness": smooth(x)}, torch.zeros_like(x))
     blended = base + (1 + 0.9 * m * sign)[:, None, None, None] * (x - base)
-    found = torch.where(one_of(BLENDS), blended.clamp(0, 255).floor(), found)
+    result = torch.where(one_of(BLENDS), blended.clamp(0, 255).floor(), result)
     tones = {
         "posterize": posterize(x, 8 - round(4 * m)),
         "solarize": torch.where(x < 255 * (1 - m), x, 255 - x),
         "autocontrast": autocontrast(x),
         "equalize": equalize(x),
     }
-    return pick(tones, found).round().to(torch.uint8)
+    return pick(tones, result).round().to(torch.uint8)
 
 
 def move(x: Tensor, chosen: dict[str, Tensor], amount: Tensor) -> Tensor:
-    """Black comes in where nothing was; points between pixels take of the four around them."""
+    """Affine transformation with black borders and bilinear interpolation."""
     by = {name: torch.where(chosen[name], limit * amount, 0) for name, limit in MOVES.items()}
     cos, sin = by["rotate"].cos(), by["rotate"].sin()
     across = torch.stack([cos, by["shear_x"] - sin, 2 * by["translate_x"]], 1)
@@ -69,7 +70,7 @@ def move(x: Tensor, chosen: dict[str, Tensor], amount: Tensor) -> Tensor:
 
 
 def grey(x: Tensor) -> Tensor:
-    """(B, C, Y, X) -> (B, 1, Y, X), by how light the eye finds each colour."""
+    """(B, C, Y, X) -> (B, 1, Y, X): luma, 0.299 R + 0.587 G + 0.114 B."""
     if x.size(1) == 1:
         return x
     red, green, blue = x.split(1, dim=1)
@@ -81,7 +82,7 @@ def mean_grey(x: Tensor) -> Tensor:
 
 
 def smooth(x: Tensor) -> Tensor:
-    """Every pixel but those at the edge, with its eight neighbours: 5 parts of itself, one of each."""
+    """Weighted mean of each pixel, with weight 5, and its eight neighbours, with weight 1; edges are unchanged."""
     inner = (9 * F.avg_pool2d(x, 3, stride=1) + 4 * x[:, :, 1:-1, 1:-1]) / 13
     smoothed = x.clone()
     smoothed[:, :, 1:-1, 1:-1] = (inner + 0.5).floor()
@@ -99,7 +100,7 @@ def autocontrast(x: Tensor) -> Tensor:
 
 
 def equalize(x: Tensor) -> Tensor:
-    """Of each channel: a tone becomes the share of pixels that are darker, in 255 steps."""
+    """For each channel: a value becomes the fraction of darker pixels, in 255 steps."""
     tones = x.long().flatten(2)  # (B, C, Y · X)
     counts = torch.zeros(*x.shape[:2], 256, device=x.device, dtype=torch.long)
     counts = counts.scatter_add(2, tones, torch.ones_like(tones))

@@ -1,19 +1,20 @@
-"""BLEU: the share of a translation's n-grams that a reference has too, and a penalty for saying too little.
+"""BLEU: the fraction of a translation's n-grams that also occur in a reference, with a penalty for short output.
 
     BLEU = 100 · BP · exp(Σ_n w_n ln p_n)                                            Papineni et al. 2002
 
     p_n  = Σ_segments Σ_g min(count of g in hypothesis, max over references of count of g in that reference)
            ──────────────────────────────────────────────────────────────────────────────────────────────────
            Σ_segments number of n-grams in hypothesis
-    BP   = 1 if c > r, else exp(1 - r / c)
+    BP   = 1 if c > r, otherwise exp(1 - r / c)
 
-with c the hypotheses' total length and r the total of the reference lengths closest to them. Both sums run over the
-corpus before the division: BLEU of a corpus is not the mean of its sentences' BLEU.
+c is the total length of the hypotheses, r the total of the reference lengths closest to them. Both sums run over the
+corpus before the division: the BLEU of a corpus is not the mean of the BLEU of its sentences.
 
-A common slip in lecture notes is to count a repeated word once. The clip is to the most often it occurs in any ONE
-reference: "the cat the mat" has p_1 = 4/4 against "the mat the cat", while counts in two references never add up.
+Lecture notes sometimes count a repeated word only once. In fact its count is clipped to the largest count in any ONE
+reference: "the cat the mat" has p_1 = 4/4 against "the mat the cat", and counts in two references are never added.
 
-`bleu_from_tokens` is the recipe above, for reading and checking; `corpus_bleu` is sacrebleu, for numbers to publish.
+`bleu_from_tokens` implements the equations above, to read and to check; `corpus_bleu` calls sacrebleu, for values to
+publish.
 """
 
 from collections import Counter
@@ -24,13 +25,14 @@ from typing import NamedTuple
 from sacrebleu.metrics import BLEU
 
 from clearformer.errors import ConfigError, DataError, suggest
-from clearformer.evaluation.metrics.score import Score, check_streams
+from clearformer.evaluation.metrics.value import MetricValue, check_streams
+from clearformer.wording import count
 
 Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]  # matches and totals by order -> precisions
 
 
 class Bleu(NamedTuple):
-    """BLEU and what it is made of: `score` runs from 0 to 100, each of `precisions` from 0 to 1."""
+    """BLEU and its components: `score` is from 0 to 100, each of `precisions` from 0 to 1."""
 
     score: float
     precisions: tuple[float, ...]
@@ -40,14 +42,14 @@ class Bleu(NamedTuple):
 
 
 def unsmoothed(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """p_n = matches / totals, as published. One order without a match makes the whole score zero."""
+    """p_n = matches / totals, as published. A single order without a match makes BLEU zero."""
     return [match / total if total else 0.0 for match, total in zip(matches, totals)]
 
 
 def exponential(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """The k-th order without a match counts as 1 / 2^k of one: NIST's mteval, "method 3" of Chen and Cherry 2014.
+    """The k-th order without a match counts as 1 / 2^k of a match: NIST's mteval, "method 3" of Chen and Cherry 2014.
 
-    A text with no match at all keeps its zeros, and so does an order that is longer than every hypothesis.
+    Precisions stay zero if no order has a match, and for orders longer than every hypothesis.
     """
     precisions, credit = unsmoothed(matches, totals), 1.0
     for order, (match, total) in enumerate(zip(matches, totals)):
@@ -65,11 +67,11 @@ def bleu_from_tokens(
 ) -> Bleu:
     """Corpus BLEU of tokenised hypotheses; `references[i]` lists the references of `hypotheses[i]`.
 
-    `weights` are w_1 to w_N and should sum to one. Of two references equally close in length, the shorter counts.
+    `weights` are w_1 to w_N and should sum to 1. If two references are equally close in length, the shorter counts.
     """
     if len(hypotheses) != len(references) or not all(references):
         raise DataError(
-            f"{len(hypotheses)} hypotheses but references for {sum(map(bool, references))}",
+            f"{count(len(hypotheses), 'hypothesis', 'hypotheses')} but references for {sum(map(bool, references)):,}",
             "give every hypothesis at least one reference",
         )
     orders = range(1, len(weights) + 1)
@@ -79,11 +81,11 @@ def bleu_from_tokens(
         c += len(hypothesis)
         r += min(map(len, candidates), key=lambda length: (abs(length - len(hypothesis)), length))
         for n in orders:
-            said, allowed = count_ngrams(hypothesis, n), Counter[tuple[str, ...]]()
+            ngrams, allowed = count_ngrams(hypothesis, n), Counter[tuple[str, ...]]()
             for reference in candidates:
                 allowed |= count_ngrams(reference, n)  # union of multisets: the larger count
-            matches[n - 1] += (said & allowed).total()  # intersection: the smaller, which is the clip
-            totals[n - 1] += said.total()
+            matches[n - 1] += (ngrams & allowed).total()  # intersection: the smaller count, which is the clip
+            totals[n - 1] += ngrams.total()
 
     precisions = smooth(matches, totals)
     penalty = 1.0 if c >= r else exp(1 - r / c) if c else 0.0
@@ -93,7 +95,7 @@ def bleu_from_tokens(
 
 
 def count_ngrams(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    """Every run of n tokens and how often it occurs; empty when there are fewer than n."""
+    """Each n-gram and how often it occurs; empty if there are fewer than n tokens."""
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
@@ -103,16 +105,16 @@ TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 
 def corpus_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a", lowercase: bool = False
-) -> Score:
-    """BLEU of detokenised text as sacrebleu computes it, with the signature that makes the number comparable.
+) -> MetricValue:
+    """BLEU of detokenised text as sacrebleu computes it, with the signature that makes the value comparable.
 
-    `references` is a list of streams: `references[k][i]` is the k-th reference of `hypotheses[i]`. Take "intl" for
-    scripts whose punctuation is not ASCII (13a leaves the Devanagari danda glued to its word), "zh" for Chinese.
+    `references[k][i]` is the k-th reference of `hypotheses[i]`. Use "intl" for scripts whose punctuation is not ASCII
+    (13a leaves the Devanagari danda attached to its word), and "zh" for Chinese.
     """
     check_streams(hypotheses, references)
     if tokenize not in TOKENIZERS:
-        raise ConfigError(f"BLEU has no tokenizer called `{tokenize}`", suggest(tokenize, TOKENIZERS))
-    # `force` only silences the advice to detokenise, which is moot when tokenised text is what is asked for.
+        raise ConfigError(f"BLEU has no tokenizer `{tokenize}`", suggest(tokenize, TOKENIZERS))
+    # `force` only silences the advice to detokenise, which is pointless with "none": the text is tokenised on purpose.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     result = metric.corpus_score(hypotheses, references)
-    return Score("BLEU", result.score, str(metric.get_signature()))
+    return MetricValue("BLEU", result.score, str(metric.get_signature()))

@@ -1,13 +1,14 @@
-"""How classes were mistaken for one another, and the scores that are read off that table.
+"""The confusion matrix, and the metrics computed from it.
 
-    table[t, p]    how many examples of class t were said to be of class p
+    table[t, p]    number of examples of class t that were predicted as class p
+    t_k, p_k       number of examples of class k, and of predictions of class k: the sums of row k and of column k
 
     accuracy   = Σ_k table[k, k] / n
-    F1 of k    = 2 table[k, k] / (said k + are k),  macro F1 their mean over the classes that occur on either side
-    Matthews   = (n c − Σ_k said_k are_k) / √((n² − Σ said_k²)(n² − Σ are_k²)),  c = Σ_k table[k, k]     Gorodkin 2004
+    F1 of k    = 2 table[k, k] / (p_k + t_k);  macro F1 is the mean over the classes with p_k + t_k > 0
+    Matthews   = (n c − Σ_k p_k t_k) / √((n² − Σ p_k²)(n² − Σ t_k²)),  c = Σ_k table[k, k]     Gorodkin 2004
 
-Accuracy flatters whoever always says the most frequent class; macro F1 counts every class alike; Matthews, a
-correlation from −1 to 1, is 0 for every guess that does not look at the example.
+Accuracy is high for a model that always predicts the most frequent class. Macro F1 gives every class the same weight.
+Matthews is a correlation from −1 to 1, and 0 for predictions that do not depend on the example.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,17 @@ from math import sqrt
 import numpy as np
 
 from clearformer.errors import DataError
+from clearformer.wording import count
 
 
-def confusion(answers: Sequence[int], said: Sequence[int], n_classes: int) -> np.ndarray:
-    """(C, C) int64, rows are what was right, columns what was said."""
-    if len(answers) != len(said) or len(answers) == 0:
+def confusion(labels: Sequence[int], predictions: Sequence[int], n_classes: int) -> np.ndarray:
+    """(C, C) int64: rows are labels, columns predictions."""
+    if len(labels) != len(predictions) or len(labels) == 0:
         raise DataError(
-            f"nothing to score: {len(answers)} answers, {len(said)} predictions", "give one prediction for each answer"
+            f"cannot compute metrics from {count(len(labels), 'label')} and {count(len(predictions), 'prediction')}",
+            "give one prediction for each label",
         )
-    pairs = np.asarray(answers, "int64") * n_classes + np.asarray(said, "int64")
+    pairs = np.asarray(labels, "int64") * n_classes + np.asarray(predictions, "int64")
     return np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)
 
 
@@ -33,13 +36,13 @@ def accuracy(table: np.ndarray) -> float:
 
 
 def macro_f1(table: np.ndarray) -> float:
-    seen = table.sum(0) + table.sum(1)  # said k + are k
-    return float((2 * table.diagonal()[seen > 0] / seen[seen > 0]).mean())
+    totals = table.sum(0) + table.sum(1)  # p_k + t_k
+    return float((2 * table.diagonal()[totals > 0] / totals[totals > 0]).mean())
 
 
 def matthews(table: np.ndarray) -> float:
-    """0 where it is not defined: all examples are of one class, or said to be."""
+    """0 where it is not defined: all labels, or all predictions, are of one class."""
     n, right = int(table.sum()), int(table.trace())
-    said, are = table.sum(0).tolist(), table.sum(1).tolist()
-    spread = (n**2 - sum(k * k for k in said)) * (n**2 - sum(k * k for k in are))
-    return (n * right - sum(a * b for a, b in zip(said, are))) / sqrt(spread) if spread else 0.0
+    predicted, true = table.sum(0).tolist(), table.sum(1).tolist()
+    spread = (n**2 - sum(k * k for k in predicted)) * (n**2 - sum(k * k for k in true))
+    return (n * right - sum(a * b for a, b in zip(predicted, true))) / sqrt(spread) if spread else 0.0

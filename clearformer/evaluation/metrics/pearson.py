@@ -1,4 +1,4 @@
-"""Pearson's correlation: how nearly two rows of numbers lie on a rising line, from −1 to 1.
+"""Pearson's correlation of two sequences: 1 on a rising line, −1 on a falling one.
 
 r = Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²)
 """
@@ -8,12 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearformer.errors import DataError
+from clearformer.wording import count
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> float:
-    """0 where one side does not vary, and the correlation is not defined."""
+    """0 where the correlation is not defined: one of the sequences is constant."""
     if len(x) != len(y) or len(x) == 0:
-        raise DataError(f"nothing to correlate: {len(x)} and {len(y)} numbers", "give as many of one as of the other")
-    a, b = (np.asarray(side, "float64") - np.mean(side, dtype="float64") for side in (x, y))
+        raise DataError(
+            f"cannot correlate {count(len(x), 'value')} with {count(len(y), 'value')}",
+            "give two sequences of the same length, with at least one value",
+        )
+    a, b = (np.asarray(values, "float64") - np.mean(values, dtype="float64") for values in (x, y))
     spread = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / spread if spread else 0.0

@@ -1,42 +1,42 @@
-"""Word error rate: how many words must be changed, dropped or put in to make what was heard into what was said.
+"""Word error rate: substitutions, deletions and insertions that turn a transcript into its reference, per word.
 
     d(i, j) = min(d(i−1, j) + 1, d(i, j−1) + 1, d(i−1, j−1) + [r_i ≠ h_j])        Levenshtein 1966
-    WER = Σ d(r, h) / Σ |r|                                                      over all sentences; it may pass 1
+    WER = Σ d(r, h) / Σ |r|                                                      over all sentences; can exceed 1
 
-The same of letters is the character error rate.
+The character error rate is the same over characters.
 """
 
 from collections.abc import Sequence
 
 from clearformer.errors import DataError
-from clearformer.evaluation.metrics.score import check_streams
+from clearformer.evaluation.metrics.value import check_streams
 
 
 def edits(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
-    """The fewest changes that make one into the other."""
+    """The smallest number of substitutions, deletions and insertions between the two."""
     row = list(range(len(hypothesis) + 1))
-    for i, said in enumerate(reference, 1):
+    for i, expected in enumerate(reference, 1):
         before, row[0] = row[0], i
-        for j, heard in enumerate(hypothesis, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (said != heard))
+        for j, actual in enumerate(hypothesis, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (expected != actual))
     return row[-1]
 
 
 def error_rate(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
-    """Of sequences of words, or of letters: strings."""
+    """Edits per item of the references. Items are words, or the characters of strings."""
     n = sum(map(len, references))
     if n == 0:
-        raise DataError("nothing to score: nothing is said in any reference", "give transcripts that have words")
+        raise DataError("cannot compute an error rate: all references are empty", "give transcripts that have words")
     return sum(map(edits, references, hypotheses)) / n
 
 
-def score_speech(heard: Sequence[str], said: Sequence[str]) -> dict[str, float | int]:
-    """Texts, line by line: wer, cer, and how many words and sentences were said."""
-    check_streams(heard, [said])
-    spoken = [text.split() for text in said]
+def speech_metrics(transcripts: Sequence[str], references: Sequence[str]) -> dict[str, float | int]:
+    """wer and cer of transcripts; words and sentences count the references."""
+    check_streams(transcripts, [references])
+    words = [text.split() for text in references]
     return {
-        "wer": error_rate([text.split() for text in heard], spoken),
-        "cer": error_rate(heard, said),
-        "words": sum(map(len, spoken)),
-        "sentences": len(said),
+        "wer": error_rate([text.split() for text in transcripts], words),
+        "cer": error_rate(transcripts, references),
+        "words": sum(map(len, words)),
+        "sentences": len(references),
     }

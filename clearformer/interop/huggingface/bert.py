@@ -1,9 +1,9 @@
-"""BERT and the sentence encoders made of it (MiniLM and their kin), to ours and back.
+"""Convert BERT, and sentence encoders based on it such as MiniLM, to our format and back.
 
-Files differ in what they hold. A BertModel has no `bert.` before its names and no heads; a BertForMaskedLM has no
-pooler; config.json need not say so (bert-base-uncased's does not). So the tensors decide which heads ours has. Files
-from TensorFlow's days call a norm's weight gamma and its bias beta, and some repeat the tied table, or hold the numbers
-0, 1, 2 ... of the positions.
+Files vary. A BertModel has no heads, and its names lack the prefix `bert.`; a BertForMaskedLM has no pooler. As
+config.json may not show this (it does not in bert-base-uncased), the tensors decide which heads our model has. Files
+converted from TensorFlow call the weight of a norm gamma and its bias beta, and some contain a copy of the tied
+embedding, or the position ids 0, 1, 2 ….
 """
 
 from collections.abc import Collection, Mapping
@@ -15,13 +15,13 @@ from torch import Tensor
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.huggingface.settings import (
-    fit,
-    insist,
+    export_activation,
+    import_activation,
     our_settings,
-    our_word,
     plain_heads,
-    their_word,
-    written_out,
+    require_fields,
+    require_settings,
+    resolved_fields,
 )
 from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs, without_copies
 from clearformer.models.bert import BertConfig
@@ -39,7 +39,7 @@ CONFIG = {
     "hidden_dropout_prob": "dropout",
     "attention_probs_dropout_prob": "attention_dropout",
 }
-FIXED: dict[str, Any] = {  # what every BERT is
+FIXED: dict[str, Any] = {  # the same in every BERT
     "residual": "post",
     "first_norm": True,
     "final_norm": False,
@@ -80,11 +80,11 @@ WORD_HEAD: Rows = {
     "word_head.unembedding.bias": ("cls.predictions.bias",),
 }
 NEXT_SENTENCE = rows_of({"next_sentence_head.": "cls.seq_relationship."})
-TABLE, TIED = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"  # one tensor
+TABLE, TIED = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"  # tied
 COPIES = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
 BUFFERS = (".position_ids", ".token_type_ids")
 HEADS = {"word_head": "cls.predictions.", "pooler": "pooler.dense.", "next_sentence_head": "cls.seq_relationship."}
-CLASSES = {  # by word head and next sentence
+CLASSES = {  # by (word_head, next_sentence_head)
     (True, True): "BertForPreTraining",
     (True, False): "BertForMaskedLM",
     (False, True): "BertForNextSentencePrediction",
@@ -93,28 +93,28 @@ CLASSES = {  # by word head and next sentence
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
-    """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
+    """Our configuration from config.json, with all heads. A setting without an equivalent here raises an error."""
     return BertConfig.parse({**import_settings(theirs, where), **FIXED}, where)
 
 
 def import_settings(theirs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    insist(theirs, SWITCHES, where)
+    require_settings(theirs, SWITCHES, where)
     ours = our_settings({"layer_norm_eps": 1e-12, **theirs}, CONFIG, where)
-    return {**ours, "activation": our_word(ours["activation"], ACTIVATIONS, where)}
+    return {**ours, "activation": import_activation(ours["activation"], ACTIVATIONS, where)}
 
 
 def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
-    """With the heads that have tensors."""
-    return config.changed(**found(HEADS, shapes))
+    """The configuration with only the heads that have tensors in the file."""
+    return config.changed(**present_parts(HEADS, shapes))
 
 
-def found(parts: Mapping[str, str], tensors: Collection[str]) -> dict[str, bool]:
-    """Which of these parts of a model have tensors."""
-    return {own: any(part in name for name in tensors) for own, part in parts.items()}
+def present_parts(parts: Mapping[str, str], tensors: Collection[str]) -> dict[str, bool]:
+    """Whether each part of a model has tensors: {field: part of their tensor names} -> {field: bool}."""
+    return {field: any(part in name for name in tensors) for field, part in parts.items()}
 
 
 def export_config(config: BertConfig, pad: int) -> dict[str, Any]:
-    """config.json of the same model, where BERT has one, of the class that has the model's heads."""
+    """config.json for BERT, if BERT supports this configuration."""
     return {
         "model_type": "bert",
         "architectures": [CLASSES[config.word_head, config.next_sentence_head]],
@@ -124,30 +124,30 @@ def export_config(config: BertConfig, pad: int) -> dict[str, Any]:
 
 
 def export_settings(config: BertConfig, fixed: Mapping[str, Any], family: str) -> dict[str, Any]:
-    fit(fields := written_out(config), {**fixed, **plain_heads(config)}, family)
+    require_fields(fields := resolved_fields(config), {**fixed, **plain_heads(config)}, family)
     if not config.n_segments:
-        raise CheckpointError(f"{family} knows no model with n_segments = 0", "it must be at least 1")
+        raise CheckpointError(f"{family} does not support n_segments = 0", "it must be 1 or more to be exported")
     return {
-        **{name: fields[own] for name, own in CONFIG.items()},
-        "hidden_act": their_word(config.activation, ACTIVATIONS, family),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        "hidden_act": export_activation(config.activation, ACTIVATIONS, family),
         "tie_word_embeddings": True,
     }
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: BertConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. Old names are read as new ones, and copies of what is tied are left out."""
-    kept = {modern(name): tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
-    prefix = prefix_in(kept, PREFIX)
-    kept = without_copies(kept, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
-    return to_ours(kept, tensor_rows(config, prefix), where)
+    """The tensors under our names. Old names are recognised, and copies of tied tensors are dropped."""
+    tensors = {modern_name(name): tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
+    prefix = prefix_in(tensors, PREFIX)
+    tensors = without_copies(tensors, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
+    return to_ours(tensors, tensor_rows(config, prefix), where)
 
 
-def modern(name: str) -> str:
+def modern_name(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def prefix_in(tensors: Collection[str], prefix: str) -> str:
-    """The prefix, if these tensors have it; a bare model's do not."""
+    """The prefix if these tensors have it, otherwise an empty string: a model saved without a head has none."""
     return prefix if any(name.startswith(prefix) for name in tensors) else ""
 
 
@@ -156,7 +156,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """Every tensor. `prefix` comes before all names but the heads'; if not given, as `save_pretrained` has it."""
+    """The rows of all tensors. `prefix` precedes all names but those of heads; default: as in `save_pretrained`."""
     has_heads = config.word_head or config.next_sentence_head
     return {
         **encoder_rows(config, (PREFIX if has_heads else "") if prefix is None else prefix),
@@ -166,9 +166,9 @@ def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
 
 
 def encoder_rows(config: BertConfig, prefix: str) -> Rows:
-    """All but the heads: embeddings, blocks and, if there is one, the pooler."""
+    """The rows of all tensors except the heads: embeddings, blocks and the pooler if there is one."""
     theirs = {
-        **{own: name for own, name in EMBEDDINGS.items() if config.n_segments or own != "segments.weight"},
+        **{ours: name for ours, name in EMBEDDINGS.items() if config.n_segments or ours != "segments.weight"},
         **block_rows("encoder.blocks.", "encoder.layer.", config.n_layers, BLOCK),
         **(POOLER if config.pooler else {}),
     }

@@ -1,4 +1,4 @@
-"""A Hugging Face folder of any kind we know, by what its config.json says it is."""
+"""Convert a Hugging Face folder of any supported model type, chosen by `model_type` in config.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, resnet, roberta, t5, vit
 from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
 
-CONVERTERS: dict[str, Any] = {  # model_type -> its module: read_model_config, import_folder, export_folder …
+CONVERTERS: dict[str, Any] = {  # model_type -> module with read_model_config, import_folder, export_folder …
     "bert": bert,
     "gpt2": gpt2,
     "llama": llama,
@@ -24,29 +24,27 @@ CONVERTERS: dict[str, Any] = {  # model_type -> its module: read_model_config, i
 
 
 def read_model_config(folder: Path) -> Any:
-    """The configuration of `import_any`, from config.json and the headers of the weights: nothing is allocated."""
+    """Our configuration of a folder, from config.json and the headers of the weight files; no weights are read."""
     return converter_of(folder).read_model_config(folder)
 
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:
-    """The configuration, whose `kind` says which model it is for, and the weights, both in our words."""
+    """The configuration and the weights of a folder, both in our format. `config.kind` is the architecture."""
     config, weights = converter_of(folder).import_folder(folder, read)
     return config, weights
 
 
 def converter_of(folder: Path) -> Any:
-    """The module that a folder's config.json asks for."""
+    """The converter for the `model_type` in the config.json of a folder."""
     path = folder / "config.json"
-    model_type = str(read_json(path, "name a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
+    model_type = str(read_json(path, "choose a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
     if model_type not in CONVERTERS:
-        raise CheckpointError(
-            f"{path}: models of type `{model_type}` are not known", f"choose one of: {', '.join(CONVERTERS)}"
-        )
+        raise CheckpointError(f"{path}: unsupported model_type `{model_type}`", f"supported: {', '.join(CONVERTERS)}")
     return CONVERTERS[model_type]
 
 
 def converter_for(config: Any) -> Any:
-    """The module whose family has a word for everything in our configuration."""
+    """The converter of the Hugging Face family that matches our configuration."""
     others = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}
     if config.kind == "gpt":
         is_post = config.residual == "post"
@@ -54,15 +52,15 @@ def converter_for(config: Any) -> Any:
     if config.kind == "bert":
         return roberta if config.positions.offset else bert
     if config.kind not in others:
-        hint = f"these kinds can be exported: gpt, bert, {', '.join(others)}"
-        raise CheckpointError(f"Hugging Face has no model of the kind `{config.kind}`", hint)
+        hint = f"architectures that can be exported: gpt, bert, {', '.join(others)}"
+        raise CheckpointError(f"models of the architecture `{config.kind}` cannot be exported to Hugging Face", hint)
     return others[config.kind]
 
 
 def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
-    """The folder that `from_pretrained` reads, and its model_type. `tokens` are the ids of pad, bos and eos."""
+    """Write a folder for `from_pretrained` and return its model_type. `tokens` are the ids of pad, bos and eos."""
     converter, (pad, bos, eos) = converter_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
-    known: dict[Any, dict[str, int]] = {
+    token_ids: dict[Any, dict[str, int]] = {
         marian: {"pad": pad, "eos": eos, "first": bos},
         t5: {"pad": pad, "eos": eos},
         bert: {"pad": pad},
@@ -70,16 +68,17 @@ def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens:
     }
     if converter is roberta and pad != config.positions.offset - 1:
         raise CheckpointError(
-            f"RoBERTa pads with token {config.positions.offset - 1}, and this model with {pad}", "it cannot be said"
+            f"the padding token of this model is {pad}, but RoBERTa needs {config.positions.offset - 1}",
+            f"train with model.positions.offset = {pad + 1}, or with 0 to export it as BERT",
         )
-    arguments = known.get(converter, {"pad": pad, "bos": bos, "eos": eos})
-    converter.export_config(config, **arguments)  # what cannot be said is refused before any tensor is missed
+    arguments = token_ids.get(converter, {"pad": pad, "bos": bos, "eos": eos})
+    converter.export_config(config, **arguments)  # raises for unsupported settings, before a missing tensor does
     converter.export_folder(folder, config, weights, **arguments)
     return next(name for name, module in CONVERTERS.items() if module is converter)
 
 
 def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:
-    """The same of a network for pictures, whose classes have names."""
+    """Like `export_any`, for an image model with named classes."""
     converter = converter_for(config)
     converter.export_config(config)
     converter.export_folder(folder, config, weights, classes=classes)
@@ -87,14 +86,14 @@ def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Ten
 
 
 def first_token(folder: Path) -> int:
-    """The id that a decoder's text starts with, as its settings say: the padding token in Marian and T5."""
-    tables = [read_json(folder / "config.json", "download it again")]
+    """The id of the token that decoding starts with, from the settings: the padding token in Marian and T5."""
+    tables = [read_json(folder / "config.json", "download the file again")]
     if (path := folder / "generation_config.json").exists():
-        tables.append(read_json(path, "download it again"))
+        tables.append(read_json(path, "download the file again"))
     for key in ("decoder_start_token_id", "pad_token_id"):
         for table in tables:
-            if isinstance(found := table.get(key), int):
-                return found
+            if isinstance(token_id := table.get(key), int):
+                return token_id
     raise CheckpointError(
-        f"{folder} does not say what a translation starts with", "its config.json lacks `decoder_start_token_id`"
+        f"{folder / 'config.json'} lacks `decoder_start_token_id`", "add the id of the first token of a translation"
     )

@@ -1,12 +1,12 @@
-"""A model folder as Hugging Face's `save_pretrained` writes it.
+"""Read and write model folders as Hugging Face's `save_pretrained` does.
 
-    config.json                     sizes and settings, in the model's own words
-    model.safetensors               the weights, or, when they are many:
-    model.safetensors.index.json    which of model-00001-of-00003.safetensors … holds which
-    chat_template.jinja             how a conversation is written, where the model was taught to converse
+    config.json                     sizes and settings, under the names of the model family
+    model.safetensors               the weights, or for large models:
+    model.safetensors.index.json    the file of each tensor: model-00001-of-00003.safetensors …
+    chat_template.jinja             the format of a conversation, for chat models
 
-Only safetensors are read: a pytorch_model.bin is a pickle, and opening one may run whatever its author wrote. The verb
-`import` alone reads one, see `pickled.py`.
+Only safetensors are read: a pytorch_model.bin is a pickle, which can run arbitrary code when opened. Only the command
+`import` reads one, see `pickled.py`.
 """
 
 import json
@@ -23,7 +23,7 @@ from clearformer.checkpoint import read_shapes as shapes_in
 from clearformer.errors import CheckpointError
 
 HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
-ROWS = 1024  # of two tables, compared at once
+CHUNK_ROWS = 1024  # rows of two tensors compared at a time
 Reader = Callable[[Path], dict[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
 Config = TypeVar("Config")
@@ -35,10 +35,10 @@ def importer(
     import_weights: Callable[[Mapping[str, Tensor], Config, str], dict[str, Tensor]],
     complete: Callable[[Config, Shapes, Path], Config] | None = None,
 ) -> tuple[Callable[[Path], Config], Callable[..., tuple[Config, dict[str, Tensor]]]]:
-    """The `read_model_config` and the `import_folder` of a converter.
+    """Build `read_model_config` and `import_folder` of a converter.
 
-    `complete` adds what config.json does not say and the shapes of the tensors do, such as the number of classes. Both
-    functions call it, so that they cannot disagree.
+    `complete` adds settings that config.json lacks and the shapes of the tensors show, such as the number of classes.
+    Both functions call it, so their results agree.
     """
 
     def read_settings(folder: Path) -> Config:
@@ -48,11 +48,11 @@ def importer(
         return config if complete is None else complete(config, shapes, folder)
 
     def read_model_config(folder: Path) -> Config:
-        """Our configuration of a model as `save_pretrained` left it; no tensor is read."""
+        """Our configuration of a model that `save_pretrained` wrote; no tensor is read."""
         return with_shapes(read_settings(folder), read_shapes(folder), folder)
 
     def import_folder(folder: Path, read: Reader = read_weights) -> tuple[Config, dict[str, Tensor]]:
-        """A model as `save_pretrained` left it: its configuration and its weights, both in our words."""
+        """The configuration and weights of a model that `save_pretrained` wrote, both in our format."""
         config, weights = read_settings(folder), read(folder)
         config = with_shapes(config, shapes_of(weights), folder)
         return config, import_weights(weights, config, str(folder))
@@ -63,10 +63,10 @@ def importer(
 def exporter(
     export_config: Callable[..., dict[str, Any]], export_weights: Callable[..., dict[str, Tensor]]
 ) -> Callable[..., None]:
-    """The `export_folder` of a converter."""
+    """Build `export_folder` of a converter."""
 
     def export_folder(folder: Path, config: Any, weights: Mapping[str, Tensor], **more: Any) -> None:
-        """The folder that `from_pretrained` reads; `more` is for config.json, such as the tokens of `generate`."""
+        """Write a folder for `from_pretrained`; `more` is passed to `export_config`, such as ids of special tokens."""
         theirs = export_weights(weights, config)
         write_folder(folder, {**export_config(config, **more), **precision(theirs)}, theirs)
 
@@ -74,18 +74,18 @@ def exporter(
 
 
 def read_config(folder: Path, model_type: str) -> dict[str, Any]:
-    """config.json, which must be that of a `model_type`."""
-    config = read_json(folder / "config.json", f"name a folder that holds a {model_type} model")
+    """Read config.json, which must have this `model_type`."""
+    config = read_json(folder / "config.json", f"choose a folder with a {model_type} model")
     if config.get("model_type") != model_type:
         raise CheckpointError(
-            f"{folder} holds a model of type `{config.get('model_type')}`, not `{model_type}`",
-            f"name a folder whose config.json says {model_type}",
+            f"{folder}: the model_type is `{config.get('model_type')}`, not `{model_type}`",
+            f"choose a folder with a {model_type} model",
         )
     return config
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Every tensor by name, from one file or from all that the index names."""
+    """All tensors by name, from one file or from all files in the index."""
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder):
         weights |= load_tensors(path)[0]
@@ -93,7 +93,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor by name, from the headers of the same files."""
+    """The shapes of all tensors by name, from the headers of the weight files."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         shapes |= shapes_in(path)
@@ -105,66 +105,66 @@ def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def is_copy(folder: Path, name: str, other: str) -> bool:
-    """Whether two tensors of a folder are equal. They are compared some rows at a time, so neither is in memory."""
+    """Whether two tensors of a folder are equal, compared a few rows at a time, so that neither is loaded whole."""
     places = {tensor: path for path in weight_files(folder) for tensor in shapes_in(path)}
     with open_tensors(places[name]) as one, open_tensors(places[other]) as two:
         a, b = one.get_slice(name), two.get_slice(other)
         if a.get_shape() != b.get_shape():
             return False
-        starts = range(0, a.get_shape()[0], ROWS) if a.get_shape() else ()
-        return all(torch.equal(a[i : i + ROWS], b[i : i + ROWS]) for i in starts)
+        starts = range(0, a.get_shape()[0], CHUNK_ROWS) if a.get_shape() else ()
+        return all(torch.equal(a[i : i + CHUNK_ROWS], b[i : i + CHUNK_ROWS]) for i in starts)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """model.safetensors, or the files that the index names."""
+    """model.safetensors, or the files listed in the index."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if not whole.exists() and index.exists():
-        return [folder / name for name in shard_names(read_json(index, "download it again"), index)]
+        return [folder / name for name in shard_names(read_json(index, "download the file again"), index)]
     if not whole.exists() and any(folder.glob("pytorch_model*.bin*")):
         raise CheckpointError(
-            f"{folder} has its weights in pytorch_model.bin only, a pickle, which is not opened here",
-            f"read it once, without running what may be in it: clearformer import {folder} OUT",
+            f"{folder} has its weights only in pytorch_model.bin, a pickle, which can run code when opened",
+            f"convert it safely: clearformer import {folder} OUT",
         )
     return [whole]
 
 
 def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:
-    """The files that an index names, which must lie beside it."""
+    """The files listed in an index, which must be in the same folder."""
     names = sorted(set(index.get("weight_map", {}).values()))
     for name in names:
         if Path(name).name != name:
-            raise CheckpointError(f"{where} names `{name}`, a file outside its folder", "download it again")
+            raise CheckpointError(f"{where} lists `{name}`, a file outside its folder", "download the file again")
     return names
 
 
 def read_template(folder: Path) -> str | None:
-    """How a conversation is written for the model, in the Jinja language; None if it was not taught to converse."""
+    """The chat template of the model, in the Jinja language; None if it has none."""
     if (path := folder / TEMPLATE).exists():
         return path.read_text(encoding="utf-8")
     if not (path := folder / "tokenizer_config.json").exists():
         return None
-    told = read_json(path, "copy the file again").get("chat_template")
-    if isinstance(told, list):  # several by name
-        told = next((one.get("template") for one in told if one.get("name") == "default"), None)
-    return told if isinstance(told, str) else None
+    template = read_json(path, "download the file again").get("chat_template")
+    if isinstance(template, list):  # several, by name
+        template = next((one.get("template") for one in template if one.get("name") == "default"), None)
+    return template if isinstance(template, str) else None
 
 
 def with_head(theirs: Mapping[str, Tensor], prefix: str, first: str) -> dict[str, Tensor]:
-    """The names as a model with a head has them; one saved without it has `first`, and all others, without `prefix`."""
+    """The tensors named as in a model with a head. Saved without one, names lack `prefix`, and `first` is present."""
     if first not in theirs:
         return dict(theirs)
     return {name if name == HEAD else f"{prefix}{name}": tensor for name, tensor in theirs.items()}
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """What `from_pretrained` reads. The header must say which framework wrote it, or older versions refuse the file."""
+    """Write the files of `from_pretrained`. Older versions require {"format": "pt"} in the safetensors header."""
     with atomically(folder / "model.safetensors") as draft:
         save_file({name: tensor.cpu().contiguous() for name, tensor in weights.items()}, draft, {"format": "pt"})
     write_json(folder / "config.json", config)
 
 
 def precision(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """The line of config.json that lets `from_pretrained` keep the type of the weights."""
+    """The entry of config.json that makes `from_pretrained` keep the dtype of the weights."""
     return {"torch_dtype": str(next(iter(weights.values())).dtype).removeprefix("torch.")}
 
 
@@ -174,5 +174,5 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", hint) from None
     if not isinstance(table, dict):
-        raise CheckpointError(f"{path} holds no table of settings", hint)
+        raise CheckpointError(f"{path} is not a JSON object", hint)
     return table

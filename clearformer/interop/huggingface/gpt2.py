@@ -1,8 +1,8 @@
-"""GPT-2 to ours and back.
+"""Convert GPT-2 to our format and back.
 
-What would surprise: its layers are `Conv1D`s, whose matrices lie the other way round, (in, out); queries, keys and
-values are packed into one as ours are. Older files also hold each layer's causal mask, as `attn.bias`. Its layers
-always have biases: a model of ours without them goes over with zeros.
+Surprises: its layers are `Conv1D`s, whose matrices are transposed, (in, out); queries, keys and values are stacked in
+one matrix, as in ours. Older files also contain the causal mask of each layer, as `attn.bias`. Its layers always have
+biases: a model of ours without biases is exported with zeros.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
 from clearformer.interop.huggingface.settings import (
-    fit,
-    insist,
+    export_activation,
+    import_activation,
     our_settings,
-    our_word,
     plain_heads,
-    their_word,
-    written_out,
+    require_fields,
+    require_settings,
+    resolved_fields,
 )
 from clearformer.interop.names import Rows, Table, block_rows, rows_of, to_ours, to_theirs
 from clearformer.models.gpt import GPTConfig
@@ -37,7 +37,7 @@ CONFIG = {
     "attn_pdrop": "attention_dropout",
     "tie_word_embeddings": "tied",
 }
-DEFAULTS = {  # of what config.json may leave out
+DEFAULTS = {  # values that config.json may omit
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
     "resid_pdrop": 0.1,
@@ -54,7 +54,7 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 SWITCHES = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
-FIXED: dict[str, Any] = {  # what every GPT-2 is
+FIXED: dict[str, Any] = {  # the same in every GPT-2
     "residual": "pre",
     "first_norm": False,
     "final_norm": True,
@@ -78,27 +78,27 @@ BUFFERS = (".attn.bias", ".attn.masked_bias", "position_ids")
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """What config.json says; what our configuration has no word for is refused."""
-    insist(theirs, SWITCHES, where)
+    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    require_settings(theirs, SWITCHES, where)
     theirs = {**DEFAULTS, **theirs}
     if theirs.get("n_inner") is None and theirs.get("n_embd") is not None:
         theirs["n_inner"] = 4 * theirs["n_embd"]
     ours = our_settings(theirs, CONFIG, where)
-    return GPTConfig.parse({**ours, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+    return GPTConfig.parse({**ours, "activation": import_activation(ours["activation"], ACTIVATIONS, where)}, where)
 
 
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json of the same model, where GPT-2 has one."""
-    fields = written_out(config)
-    fit(fields, {**FIXED, **plain_heads(config)}, "GPT-2")
+    """config.json for GPT-2, if GPT-2 supports this configuration."""
+    fields = resolved_fields(config)
+    require_fields(fields, {**FIXED, **plain_heads(config)}, "GPT-2")
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        **{name: fields[own] for name, own in CONFIG.items()},
+        **{name: fields[field] for name, field in CONFIG.items()},
         "n_inner": None if config.d_ff == 4 * config.d_model else config.d_ff,
-        "activation_function": their_word(config.activation, ACTIVATIONS, "GPT-2"),
+        "activation_function": export_activation(config.activation, ACTIVATIONS, "GPT-2"),
         **SWITCHES,
         "bos_token_id": bos,
         "eos_token_id": eos,
@@ -107,9 +107,9 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. A copy of the tied table and the masks, which some files hold, are left out."""
-    rows, named = tensor_rows(config), with_head(theirs, "transformer.", "wte.weight")
-    return to_ours(without_copies(named, config), rows, where, conv1d(rows))
+    """The tensors under our names. Some files contain a copy of the tied embedding, and masks: both are dropped."""
+    rows, tensors = tensor_rows(config), with_head(theirs, "transformer.", "wte.weight")
+    return to_ours(without_copies(tensors, config), rows, where, conv1d(rows))
 
 
 def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
@@ -132,13 +132,13 @@ def tensor_rows(config: GPTConfig) -> Rows:
 
 
 def conv1d(rows: Rows) -> set[str]:
-    """Those of our tensors that lie the other way round on their side."""
+    """The names of our tensors that are transposed in GPT-2."""
     return {name for name in rows if name.endswith(CONV1D)}
 
 
 def without_copies(theirs: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
-    surplus = (*BUFFERS, HEAD) if config.tied else BUFFERS
-    return {name: tensor for name, tensor in theirs.items() if not name.endswith(surplus)}
+    unused = (*BUFFERS, HEAD) if config.tied else BUFFERS
+    return {name: tensor for name, tensor in theirs.items() if not name.endswith(unused)}
 
 
 read_model_config, import_folder = importer("gpt2", import_config, import_weights)

@@ -1,7 +1,7 @@
-"""Llama, and what is built like it (SmolLM2, TinyLlama …), to ours and back.
+"""Convert Llama, and models with the same architecture (SmolLM2, TinyLlama …), to our format and back.
 
-What would surprise: queries, keys and values are three matrices there and one here, of which the keys and values may
-have fewer rows; the gate and what it opens are two there, and one here, the gate first.
+Surprises: queries, keys and values are three matrices there and one here, in which keys and values may have fewer
+rows; the gate and value projections of the feed-forward layer are two matrices there and one here, the gate first.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,17 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
-from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word, written_out
+from clearformer.interop.huggingface.settings import (
+    export_activation,
+    import_activation,
+    our_settings,
+    require_fields,
+    require_settings,
+    resolved_fields,
+)
 from clearformer.interop.names import Rows, Table, block_rows, to_ours, to_theirs
 from clearformer.models.gpt import GPTConfig
+from clearformer.wording import listed
 
 CONFIG = {
     "vocab_size": "vocab",
@@ -28,7 +36,7 @@ CONFIG = {
     "attention_dropout": "attention_dropout",
     "tie_word_embeddings": "tied",
 }
-DEFAULTS = {  # of what config.json may leave out
+DEFAULTS = {  # values that config.json may omit
     "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
     "attention_dropout": 0.0,
@@ -36,7 +44,7 @@ DEFAULTS = {  # of what config.json may leave out
 }
 ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu", "gelu_pytorch_tanh": "geglu-tanh"}
 SWITCHES = {"attention_bias": False, "mlp_bias": False}
-FIXED: dict[str, Any] = {  # what every Llama is
+FIXED: dict[str, Any] = {  # the same in every Llama
     "residual": "pre",
     "first_norm": False,
     "final_norm": True,
@@ -59,8 +67,8 @@ BLOCK: Table = {
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """What config.json says; what our configuration has no word for is refused."""
-    insist(theirs, SWITCHES, where)
+    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    require_settings(theirs, SWITCHES, where)
     theirs = {**DEFAULTS, **theirs}
     if theirs.get("num_key_value_heads") is None:
         theirs["num_key_value_heads"] = theirs.get("num_attention_heads")
@@ -68,7 +76,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
     return GPTConfig.parse(
         {
             **ours,
-            "activation": our_word(ours["activation"], ACTIVATIONS, where),
+            "activation": import_activation(ours["activation"], ACTIVATIONS, where),
             "d_head": None if width is None or width * ours["n_heads"] == ours["d_model"] else width,
             "positions": {"kind": "rotary", "base": rope_base(theirs, where)},
             "norm": "rms",
@@ -80,14 +88,14 @@ def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
 
 
 def rope_base(theirs: Mapping[str, Any], where: str) -> float:
-    """The base of the rotary angles, which newer configurations tell among `rope_parameters`; no stretching of them."""
+    """The base of the rotary angles, in `rope_parameters` in newer files. Any scaling of them raises an error."""
     rope = {**(theirs.get("rope_scaling") or {}), **(theirs.get("rope_parameters") or {})}
     base = rope.pop("rope_theta", None) or theirs.get("rope_theta") or 10000.0
     kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
     if kind != "default" or rope:
         raise CheckpointError(
-            f"{where}: rotary positions of type `{kind}`" + (f" with {', '.join(rope)}" if rope else ""),
-            "only those of type `default`, with no scaling, can be imported",
+            f"{where}: unsupported rotary positions of type `{kind}`" + (f" with {listed(rope)}" if rope else ""),
+            "only type `default`, without scaling, can be imported",
         )
     return float(base)
 
@@ -95,14 +103,14 @@ def rope_base(theirs: Mapping[str, Any], where: str) -> float:
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json of the same model, where Llama has one."""
-    fields = written_out(config)
-    fit(fields, {**FIXED, "attention_scale": config.head_width**-0.5}, "Llama")
+    """config.json for Llama, if Llama supports this configuration."""
+    fields = resolved_fields(config)
+    require_fields(fields, {**FIXED, "attention_scale": config.head_width**-0.5}, "Llama")
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
-        **{name: fields[own] for name, own in CONFIG.items()},
-        "hidden_act": their_word(config.activation, ACTIVATIONS, "Llama"),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        "hidden_act": export_activation(config.activation, ACTIVATIONS, "Llama"),
         "head_dim": config.head_width,
         "rope_theta": config.positions.base,
         **SWITCHES,
@@ -113,11 +121,11 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. A copy of the tied table and the rotary frequencies, which some files hold, are left out."""
-    surplus = (".rotary_emb.inv_freq", HEAD) if config.tied else (".rotary_emb.inv_freq",)
-    named = with_head(theirs, "model.", "embed_tokens.weight")
-    kept = {name: tensor for name, tensor in named.items() if not name.endswith(surplus)}
-    return to_ours(kept, tensor_rows(config), where)
+    """The tensors under our names, without rotary frequencies and copies of the tied embedding, found in some files."""
+    unused = (".rotary_emb.inv_freq", HEAD) if config.tied else (".rotary_emb.inv_freq",)
+    with_prefix = with_head(theirs, "model.", "embed_tokens.weight")
+    tensors = {name: tensor for name, tensor in with_prefix.items() if not name.endswith(unused)}
+    return to_ours(tensors, tensor_rows(config), where)
 
 
 def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:

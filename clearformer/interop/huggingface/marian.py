@@ -1,8 +1,8 @@
-"""Marian, the translation models of Helsinki-NLP/opus-mt and their kin, to ours and back.
+"""Convert Marian, the translation models of Helsinki-NLP/opus-mt, to our format and back.
 
-Marian is the Transformer of the paper: post-norm, no norm at the end, √D on the embeddings, and sinusoids with all
-sines before all cosines. What would surprise: a translation starts with the padding token, so that is what a search
-takes as `first`; and the head's bias, `final_logits_bias`, is a constant there and a parameter here.
+Marian is the Transformer of Vaswani et al. 2017: post-norm, no final norm, embeddings scaled by √D, and sinusoidal
+positions with all sines before all cosines. Surprises: a translation starts with the padding token, which is therefore
+the `first` token of a search; and the bias of the head, `final_logits_bias`, is a constant there and a parameter here.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,14 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.folder import exporter, importer
-from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
+from clearformer.interop.huggingface.settings import (
+    export_activation,
+    import_activation,
+    our_settings,
+    plain_heads,
+    require_fields,
+    resolved_fields,
+)
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs
 from clearformer.models.transformer import TransformerConfig
 
@@ -35,8 +42,8 @@ CONFIG = {
     "activation_dropout": "activation_dropout",
 }
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "swish": "silu", "silu": "silu"}
-SHARE = {(True, True): "all", (False, True): "decoder", (False, False): "none"}  # encoder with decoder, with head
-FIXED: dict[str, Any] = {  # what every Marian is
+SHARE = {(True, True): "all", (False, True): "decoder", (False, False): "none"}  # (encoder and decoder tied, head tied)
+FIXED: dict[str, Any] = {  # the same in every Marian
     "residual": "post",
     "final_norm": False,
     "norm": "layer",
@@ -55,7 +62,7 @@ EMBEDDINGS: dict[str, Rows] = {
         "unembedding.weight": (HEAD,),
     },
 }
-COPIES = {"all": (SHARED, TARGET, HEAD, SOURCE), "decoder": (TARGET, HEAD), "none": ()}  # one tensor, any of its names
+COPIES = {"all": (SHARED, TARGET, HEAD, SOURCE), "decoder": (TARGET, HEAD), "none": ()}  # names of the same tensor
 ATTENTION: Table = {"qkv.": ("q_proj.", "k_proj.", "v_proj."), "out.": "out_proj."}
 ENCODER: Table = {
     **inside("attn.", "self_attn.", ATTENTION),
@@ -72,65 +79,67 @@ DECODER: Table = {
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    """What config.json says; what our configuration has no word for is refused."""
+    """Our configuration from config.json. A setting without an equivalent here raises an error."""
     tied = theirs.get("share_encoder_decoder_embeddings", True), theirs.get("tie_word_embeddings", True)
     if tied not in SHARE:
         raise CheckpointError(
-            f"{where}: `tie_word_embeddings` is false although the embeddings of both sides are shared",
-            "only a head that shares them too can be imported",
+            f"{where}: the source and target embeddings are tied, but `tie_word_embeddings` is false",
+            "with tied embeddings, only a tied head can be imported",
         )
     theirs = {"attention_dropout": 0.0, "activation_dropout": 0.0, **theirs}
     if tied == (True, True) or theirs.get("decoder_vocab_size") is None:
         theirs["decoder_vocab_size"] = theirs.get("vocab_size")
     ours = our_settings(theirs, CONFIG, where)
-    ours["activation"] = our_word(ours["activation"], ACTIVATIONS, where)
+    ours["activation"] = import_activation(ours["activation"], ACTIVATIONS, where)
     return TransformerConfig.parse({**ours, **FIXED, "share": SHARE[tied], "head_bias": True}, where)
 
 
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
-    """config.json of the same model, where Marian has one; `first` is the token a translation starts with."""
-    fields = written_out(config)
-    fit(fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian")
+    """config.json for Marian, if Marian supports this configuration; translations start with token `first`."""
+    fields = resolved_fields(config)
+    require_fields(
+        fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian"
+    )
     ties = {share: tied for tied, share in SHARE.items()}
     if config.share not in ties:
-        raise CheckpointError(f"Marian knows no model with share = {config.share}", f"known are: {', '.join(ties)}")
+        raise CheckpointError(f"Marian does not support share = {config.share}", f"supported: {', '.join(ties)}")
     with_decoder, with_head = ties[config.share]
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        **{name: fields[own] for name, own in CONFIG.items()},
-        "activation_function": their_word(config.activation, ACTIVATIONS, "Marian"),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        "activation_function": export_activation(config.activation, ACTIVATIONS, "Marian"),
         "share_encoder_decoder_embeddings": with_decoder,
         "tie_word_embeddings": with_head,
         "pad_token_id": pad,
         "eos_token_id": eos,
         "decoder_start_token_id": first,
-        "forced_eos_token_id": None,  # else token 0 is what a translation cut at its limit ends with
+        "forced_eos_token_id": None,  # otherwise a translation cut off at the maximum length ends with token 0
     }
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. Copies of a tied tensor and tables of sinusoids, which some files hold, are left out."""
+    """The tensors under our names, without copies of tied tensors and sinusoid tables, found in some files."""
     names = [name for name in COPIES[config.share] if name in theirs]
-    surplus = {*names, *(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))}
-    kept = {name: tensor for name, tensor in theirs.items() if name not in surplus}
+    unused = {*names, *(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))}
+    tensors = {name: tensor for name, tensor in theirs.items() if name not in unused}
     if names:
-        kept[COPIES[config.share][0]] = theirs[names[0]]
-    bias = kept.pop(HEAD_BIAS, torch.zeros(1, config.target_vocab))  # may be absent: then it is zero
-    return {**to_ours(kept, tensor_rows(config), where), "unembedding.bias": bias.flatten()}
+        tensors[COPIES[config.share][0]] = theirs[names[0]]
+    bias = tensors.pop(HEAD_BIAS, torch.zeros(1, config.target_vocab))  # zero if absent
+    return {**to_ours(tensors, tensor_rows(config), where), "unembedding.bias": bias.flatten()}
 
 
 def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-    """Under their names. A model without a head bias gets one of zeros."""
-    kept = {name: tensor for name, tensor in ours.items() if name != "unembedding.bias"}
-    table = kept["target_embedding.weight"]
+    """The tensors under their names. A model without a head bias is exported with a zero bias."""
+    tensors = {name: tensor for name, tensor in ours.items() if name != "unembedding.bias"}
+    table = tensors["target_embedding.weight"]
     bias = ours["unembedding.bias"] if config.head_bias else table.new_zeros(config.target_vocab)
-    return {**to_theirs(kept, tensor_rows(config), "the model"), HEAD_BIAS: bias[None].clone()}
+    return {**to_theirs(tensors, tensor_rows(config), "the model"), HEAD_BIAS: bias[None].clone()}
 
 
 def tensor_rows(config: TransformerConfig) -> Rows:
-    """Every tensor but the head's bias, whose shape is (V,) here and (1, V) there."""
+    """The rows of all tensors except the bias of the head, whose shape is (V,) here and (1, V) there."""
     return {
         **EMBEDDINGS[config.share],
         **block_rows("encoder.blocks.", "model.encoder.layers.", config.n_encoder_layers, ENCODER),

@@ -1,6 +1,6 @@
-"""GPT, the first of its name, to ours and back: GPT-2's names and matrices, but post-norm, and no norm at the end.
+"""Convert the original GPT to our format and back: names and matrices of GPT-2, but post-norm and no final norm.
 
-What would surprise: what its configuration calls "gelu" is the approximation by tanh, and d_ff is always 4 · d_model.
+Surprises: "gelu" in its configuration is the tanh approximation, and d_ff is always 4 · d_model.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,14 @@ from torch import Tensor
 
 from clearformer.interop.huggingface.folder import HEAD, exporter, importer, with_head
 from clearformer.interop.huggingface.gpt2 import BLOCK, conv1d, without_copies
-from clearformer.interop.huggingface.settings import fit, our_settings, our_word, plain_heads, their_word, written_out
+from clearformer.interop.huggingface.settings import (
+    export_activation,
+    import_activation,
+    our_settings,
+    plain_heads,
+    require_fields,
+    resolved_fields,
+)
 from clearformer.interop.names import Rows, block_rows, to_ours, to_theirs
 from clearformer.models.gpt import GPTConfig
 
@@ -27,7 +34,7 @@ CONFIG = {
     "attn_pdrop": "attention_dropout",
     "tie_word_embeddings": "tied",
 }
-DEFAULTS = {  # of what config.json may leave out
+DEFAULTS = {  # values that config.json may omit
     "afn": "gelu",
     "layer_norm_epsilon": 1e-5,
     "resid_pdrop": 0.1,
@@ -36,7 +43,7 @@ DEFAULTS = {  # of what config.json may leave out
     "tie_word_embeddings": True,
 }
 ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
-FIXED: dict[str, Any] = {  # what every GPT is
+FIXED: dict[str, Any] = {  # the same in every GPT
     "residual": "post",
     "first_norm": False,
     "final_norm": False,
@@ -50,23 +57,25 @@ FIXED: dict[str, Any] = {  # what every GPT is
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """What config.json says; what our configuration has no word for is refused."""
+    """Our configuration from config.json. A setting without an equivalent here raises an error."""
     ours = our_settings({**DEFAULTS, **theirs}, CONFIG, where)
     implied = {"d_ff": 4 * ours["d_model"], "residual": "post"}
-    return GPTConfig.parse({**ours, **implied, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+    return GPTConfig.parse(
+        {**ours, **implied, "activation": import_activation(ours["activation"], ACTIVATIONS, where)}, where
+    )
 
 
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json of the same model, where GPT has one."""
-    fields = written_out(config)
-    fit(fields, {**FIXED, **plain_heads(config), "d_ff": 4 * config.d_model}, "GPT")
+    """config.json for GPT, if GPT supports this configuration."""
+    fields = resolved_fields(config)
+    require_fields(fields, {**FIXED, **plain_heads(config), "d_ff": 4 * config.d_model}, "GPT")
     return {
         "model_type": "openai-gpt",
         "architectures": ["OpenAIGPTLMHeadModel"],
-        **{name: fields[own] for name, own in CONFIG.items()},
-        "afn": their_word(config.activation, ACTIVATIONS, "GPT"),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        "afn": export_activation(config.activation, ACTIVATIONS, "GPT"),
         "bos_token_id": bos,
         "eos_token_id": eos,
         "pad_token_id": pad,
@@ -74,9 +83,9 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. A copy of the tied table and the masks, which some files hold, are left out."""
-    rows, named = tensor_rows(config), with_head(theirs, "transformer.", "tokens_embed.weight")
-    return to_ours(without_copies(named, config), rows, where, conv1d(rows))
+    """The tensors under our names. Some files contain a copy of the tied embedding, and masks: both are dropped."""
+    rows, tensors = tensor_rows(config), with_head(theirs, "transformer.", "tokens_embed.weight")
+    return to_ours(without_copies(tensors, config), rows, where, conv1d(rows))
 
 
 def export_weights(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
-"""Weights as they were published before safetensors, pytorch_model.bin or a .pth: pickles, read for `import` alone.
+"""Read weights in the older pickle formats, pytorch_model.bin and .pth. Only the command `import` does this.
 
-torch's reader is told to build tensors and nothing else, `weights_only`; whatever more a file asks for is refused.
+torch reads them with `weights_only=True`: tensors are built, and anything else in a file raises an error.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from clearformer.interop.huggingface.folder import read_json, read_weights, shar
 
 
 def read_any_weights(folder: Path) -> dict[str, Tensor]:
-    """Every tensor by name: from safetensors where there are any, else from pytorch_model.bin or all its parts."""
+    """All tensors by name: from safetensors if there are any, otherwise from pytorch_model.bin or all its parts."""
     if any(folder.glob("model*.safetensors*")) or not any(folder.glob("pytorch_model*.bin*")):
         return read_weights(folder)
     index = folder / "pytorch_model.bin.index.json"
-    names = shard_names(read_json(index, "download it again"), index) if index.exists() else ["pytorch_model.bin"]
+    names = shard_names(read_json(index, "download the file again"), index) if index.exists() else ["pytorch_model.bin"]
     weights: dict[str, Tensor] = {}
     for name in names:
         weights |= read_pickle(folder / name)
@@ -26,14 +26,19 @@ def read_any_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, or those that a checkpoint calls its `state_dict`."""
+    """Tensors by name, at the top level of the file or in its entry `state_dict`."""
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is cut short"
-        raise CheckpointError(f"{path} cannot be read: {reason}", "download it again, or ask for safetensors") from None
-    if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):  # among what a training noted
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "the file is truncated"
+        raise CheckpointError(
+            f"{path} cannot be read: {reason}", "download the file again, or a version in safetensors"
+        ) from None
+    if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):  # a training checkpoint
         tensors = tensors["state_dict"]
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise CheckpointError(f"{path} holds more than tensors by name", "give the weights of a model alone")
+        raise CheckpointError(
+            f"{path} contains more than tensors by name",
+            "save only the state_dict of the model: torch.save(model.state_dict(), …)",
+        )
     return {name: tensor.contiguous() for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""ResNet (ResNetForImageClassification, ResNetModel) to ours and back. Without a head it has n_classes = 0."""
+"""Convert ResNet to our format and back. A ResNetModel, which has no head, becomes a model with n_classes = 0."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from torch import Tensor
 from clearformer.interop.huggingface.bert import prefix_in
 from clearformer.interop.huggingface.class_names import class_settings, count_classes
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
-from clearformer.interop.huggingface.settings import fit, insist, our_settings
+from clearformer.interop.huggingface.settings import our_settings, require_fields, require_settings
 from clearformer.interop.names import Rows, conv_rows, inside, rows_of, to_ours, to_theirs
 from clearformer.interop.pixels import read_image
 from clearformer.layers.residual import N_CONVS
@@ -23,27 +23,27 @@ CONFIG = {
     "layer_type": "block",
 }
 SWITCHES = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
-FIXED = {"stem": "7x7", "shortcut": "projection"}  # what every ResNet of theirs is
+FIXED = {"stem": "7x7", "shortcut": "projection"}  # the same in every ResNet of Hugging Face
 
 PREFIX, HEAD = "resnet.", "classifier.1."
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> ResNetConfig:
-    insist(theirs, SWITCHES, where)
+    require_settings(theirs, SWITCHES, where)
     return ResNetConfig.parse({**our_settings({"num_channels": 3, **theirs}, CONFIG, where), **FIXED}, where)
 
 
 def complete(config: ResNetConfig, shapes: Shapes, folder: Path) -> ResNetConfig:
-    """With as many classes as the head has rows, and the size that preprocessor_config.json gives pictures."""
+    """The configuration with the number of classes, from the head, and the image size, from the preprocessor."""
     return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"), size=read_image(folder, config).size)
 
 
 def export_config(config: ResNetConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
-    fit(fields := config.model_dump(), FIXED, "ResNet")
+    require_fields(fields := config.model_dump(), FIXED, "ResNet")
     return {
         "model_type": "resnet",
         "architectures": ["ResNetForImageClassification" if config.n_classes else "ResNetModel"],
-        **{name: fields[own] for name, own in CONFIG.items()},
+        **{name: fields[field] for name, field in CONFIG.items()},
         **SWITCHES,
         **class_settings(classes),
     }
@@ -58,11 +58,11 @@ def export_weights(ours: Mapping[str, Tensor], config: ResNetConfig) -> dict[str
 
 
 def tensor_rows(config: ResNetConfig, prefix: str | None = None) -> Rows:
-    """Every tensor. `prefix` comes before all names but the head's; if not given, as `save_pretrained` has it."""
+    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
     if prefix is None:
         prefix = PREFIX if config.n_classes else ""
     body = layer("stem.", "embedder.embedder.")
-    for place in config.places:
+    for place in config.block_shapes:
         ours, theirs = f"stages.{place.stage}.{place.number}.", f"encoder.stages.{place.stage}.layers.{place.number}."
         for i in range(N_CONVS[config.block]):
             body |= layer(f"{ours}path.{i}.", f"{theirs}layer.{i}.")

@@ -1,7 +1,7 @@
-"""RoBERTa (Liu et al. 2019), to ours and back: BERT's encoder under another name, with a head of another name.
+"""Convert RoBERTa (Liu et al. 2019) to our format and back: BERT's encoder, with other names for tensors and head.
 
-What would surprise: a text's first position is number pad + 1 there, two in every published model, and the rows of the
-table before it are never used. Here that is `positions.offset`, and a table of 514 rows means `max_length = 512`.
+Surprise: the first position of a text is pad + 1, which is 2 in every published model, and earlier rows of the
+position table are never used. Here this is `positions.offset`: a table of 514 rows means `max_length = 512`.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from clearformer.interop.huggingface.bert import (
     TABLE,
     encoder_rows,
     export_settings,
-    found,
     import_settings,
     prefix_in,
+    present_parts,
 )
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
 from clearformer.interop.names import Rows, rows_of, to_ours, to_theirs, without_copies
@@ -36,23 +36,26 @@ HEADS = {"word_head": "lm_head.", "pooler": "pooler.dense."}
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
-    """What config.json says, of a model with all heads; what our configuration has no word for is refused."""
+    """Our configuration from config.json, with all heads. A setting without an equivalent here raises an error."""
     ours = {**import_settings(theirs, where), "next_sentence_head": False}
     if not isinstance(pad := theirs.get("pad_token_id", 1), int):
-        raise CheckpointError(f"{where}: `pad_token_id` is {pad}", "a number says where positions begin; usually 1")
+        raise CheckpointError(
+            f"{where}: `pad_token_id` is {pad}, not an integer",
+            "set it, usually to 1; positions start at pad_token_id + 1",
+        )
     config = BertConfig.parse({**ours, **FIXED, "positions": {"kind": "learned", "offset": pad + 1}}, where)
     return config.parse({**config.model_dump(), "max_length": config.max_length - pad - 1}, where)
 
 
 def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
-    """With the heads that have tensors."""
-    config = config.changed(**found(HEADS, shapes))
+    """The configuration with only the heads that have tensors in the file."""
+    config = config.changed(**present_parts(HEADS, shapes))
     check_head(config, str(folder / "config.json"))
     return config
 
 
 def export_config(config: BertConfig) -> dict[str, Any]:
-    """config.json of the same model, where RoBERTa has one. It pads with the token before `positions.offset`."""
+    """config.json for RoBERTa, if RoBERTa supports this configuration. Its padding token is `positions.offset` − 1."""
     offset = config.positions.offset
     fixed = {**FIXED, "positions": {"kind": "learned", "offset": max(offset, 1)}, "next_sentence_head": False}
     check_head(config, "RoBERTa")
@@ -66,18 +69,18 @@ def export_config(config: BertConfig) -> dict[str, Any]:
 
 
 def check_head(config: BertConfig, where: str) -> None:
-    """RoBERTa's word head is always a GELU, whatever its blocks are; ours is what they are."""
+    """RoBERTa's word head always uses GELU; ours uses the activation of the blocks, which must therefore be GELU."""
     if config.word_head and config.activation != "gelu":
-        hint = "a model with a word head must have GELU in its blocks too to be converted"
-        raise CheckpointError(f"{where}: a word head beside blocks of {config.activation}", hint)
+        hint = "with a word head, only models with the activation gelu can be converted"
+        raise CheckpointError(f"{where}: the model has a word head and the activation {config.activation}", hint)
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: BertConfig, where: str) -> dict[str, Tensor]:
-    """Under our names. Copies of what is tied are left out."""
+    """The tensors under our names. Copies of tied tensors are dropped."""
     prefix = prefix_in(theirs, PREFIX)
-    kept = {name: tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
-    kept = without_copies(kept, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
-    return to_ours(kept, tensor_rows(config, prefix), where)
+    tensors = {name: tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
+    tensors = without_copies(tensors, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
+    return to_ours(tensors, tensor_rows(config, prefix), where)
 
 
 def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
@@ -85,7 +88,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """Every tensor. `prefix` comes before all names but the head's; if not given, as `save_pretrained` has it."""
+    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
     if prefix is None:
         prefix = PREFIX if config.word_head else ""
     return {**encoder_rows(config, prefix), **(WORD_HEAD if config.word_head else {})}

@@ -1,11 +1,11 @@
-"""Two columns of settings, theirs and ours, as interop/names.py has of tensors.
+"""Conversion of settings between their config.json and our configuration, as interop/names.py does for tensors.
 
     theirs           ours
     n_embd           d_model
     resid_pdrop      dropout
-    embd_pdrop       dropout         two of theirs may be one of ours, where they agree
+    embd_pdrop       dropout         two of theirs may map to one of ours, if they are equal
 
-What one side has no word for is refused; only a dropout, which a trained model does not use, may stay behind.
+A setting without an equivalent raises an error, except for dropout, which does not affect a trained model.
 """
 
 from collections.abc import Mapping
@@ -14,60 +14,63 @@ from typing import Any
 from clearformer.errors import CheckpointError
 from clearformer.models.stack import StackConfig
 
-NORM_EPS = {"layer": 1e-5, "rms": 1e-6}  # where the configuration gives none
+NORM_EPS = {"layer": 1e-5, "rms": 1e-6}  # defaults
 
 
 def our_settings(theirs: Mapping[str, Any], table: Mapping[str, str], where: str) -> dict[str, Any]:
-    """What config.json says, by our names."""
+    """The settings in config.json under our names."""
     ours: dict[str, Any] = {}
-    for name, own in table.items():
+    for name, field in table.items():
         if theirs.get(name) is None:
-            raise CheckpointError(f"{where} lacks `{name}`", "is it the whole configuration of a model?")
-        if ours.setdefault(own, theirs[name]) != theirs[name]:
-            first = next(other for other in table if table[other] == own)
+            raise CheckpointError(f"{where} lacks `{name}`", "download the file again")
+        if ours.setdefault(field, theirs[name]) != theirs[name]:
+            first = next(other for other in table if table[other] == field)
             raise CheckpointError(
                 f"{where}: `{name}` is {theirs[name]}, but `{first}` is {theirs[first]}",
-                "both must agree to be imported",
+                "only models in which both are equal can be imported",
             )
     return ours
 
 
-def our_word(word: str, words: Mapping[str, str], where: str) -> str:
-    """Their word for an activation in ours."""
-    if word not in words:
-        raise CheckpointError(f"{where}: unknown activation `{word}`", f"known are: {', '.join(words)}")
-    return words[word]
+def import_activation(name: str, names: Mapping[str, str], where: str) -> str:
+    """Our name of an activation, from theirs."""
+    if name not in names:
+        raise CheckpointError(f"{where}: unsupported activation `{name}`", f"supported: {', '.join(names)}")
+    return names[name]
 
 
-def their_word(word: str, words: Mapping[str, str], model: str) -> str:
-    """The way back; of two names the first."""
-    back: dict[str, str] = {}
-    for name, own in words.items():
-        back.setdefault(own, name)
-    if word not in back:
-        raise CheckpointError(f"{model} knows no model with activation = {word}", f"known are: {', '.join(back)}")
-    return back[word]
+def export_activation(name: str, names: Mapping[str, str], family: str) -> str:
+    """Their name of an activation, from ours; the first if there are several."""
+    their_names: dict[str, str] = {}
+    for their_name, our_name in names.items():
+        their_names.setdefault(our_name, their_name)
+    if name not in their_names:
+        raise CheckpointError(f"{family} does not support activation = {name}", f"supported: {', '.join(their_names)}")
+    return their_names[name]
 
 
-def insist(theirs: Mapping[str, Any], switches: Mapping[str, Any], where: str) -> None:
-    """Switches of theirs that must stand as our model does; one that is absent does."""
+def require_settings(theirs: Mapping[str, Any], switches: Mapping[str, Any], where: str) -> None:
+    """Raise an error if a setting of theirs has another value than our models imply; an absent setting is fine."""
     for name, value in switches.items():
         if theirs.get(name, value) != value:
             raise CheckpointError(
-                f"{where}: `{name}` is {theirs[name]}", f"only models with {name} = {value} can be imported"
+                f"{where}: `{name}` = {theirs[name]} is not supported",
+                f"only models with {name} = {value} can be imported",
             )
 
 
-def fit(fields: Mapping[str, Any], fixed: Mapping[str, Any], model: str) -> None:
-    """Fields of ours of which the other side has no choice."""
+def require_fields(fields: Mapping[str, Any], fixed: Mapping[str, Any], family: str) -> None:
+    """Raise an error if a field of ours has another value than the model family implies."""
     for name, value in fixed.items():
-        own = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
-        if own != value:
-            raise CheckpointError(f"{model} knows no model with {name} = {own}", f"it must be {value}")
+        actual = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
+        if actual != value:
+            raise CheckpointError(
+                f"{family} does not support {name} = {actual}", f"only models with {name} = {value} can be exported"
+            )
 
 
-def written_out(config: StackConfig) -> dict[str, Any]:
-    """Every field of ours, with those that were left open filled in."""
+def resolved_fields(config: StackConfig) -> dict[str, Any]:
+    """All fields of our configuration, with defaults that depend on other fields filled in."""
     return {
         **config.model_dump(),
         "final_norm": config.has_final_norm,
@@ -79,6 +82,6 @@ def written_out(config: StackConfig) -> dict[str, Any]:
 
 
 def plain_heads(config: StackConfig) -> dict[str, Any]:
-    """The heads of a model that has no word for them but their number."""
+    """The attention fields that a model family implies if it has only a setting for the number of heads."""
     width = config.d_model // config.n_heads
     return {"n_kv_heads": config.n_heads, "d_head": width, "attention_scale": width**-0.5}

@@ -1,9 +1,9 @@
-"""T5 and T5 1.1 (T5ForConditionalGeneration), to ours and back.
+"""Convert T5 and T5 1.1 (T5ForConditionalGeneration) to our format and back.
 
-What would surprise: the distances' biases lie in the first block of either stack, and all blocks use them; one
-vocabulary serves both sides; decoding starts with the padding token, so that is what a search takes as `first`. Whether
-the head has a table of its own is told by the tensors, and whether it divides by √D by `scale_decoder_outputs` or, in
-older files, by `tie_word_embeddings`.
+Surprises: the relative position biases are stored in the first block of each stack, and all blocks use them; source and
+target have one vocabulary; decoding starts with the padding token, which is therefore the `first` token of a search.
+The tensors show whether the head is tied to the embeddings; `scale_decoder_outputs` or, in older files,
+`tie_word_embeddings` says whether the head divides by √D.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,13 @@ from clearformer.interop.huggingface.folder import (
     read_shapes,
     read_weights,
 )
-from clearformer.interop.huggingface.settings import fit, our_settings, our_word, their_word, written_out
+from clearformer.interop.huggingface.settings import (
+    export_activation,
+    import_activation,
+    our_settings,
+    require_fields,
+    resolved_fields,
+)
 from clearformer.interop.names import Rows, Table, block_rows, inside, to_ours, to_theirs, without_copies
 from clearformer.models.t5 import T5Config
 
@@ -40,7 +46,7 @@ CONFIG = {
     "dropout_rate": "dropout",
     "n_positions": "max_length",
 }
-ACTIVATIONS = {  # a gate with any other name for the same, such as gated-gelu_new, is not in use
+ACTIVATIONS = {  # other names for the same gates, such as gated-gelu_new, do not occur
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu-tanh",
@@ -48,7 +54,7 @@ ACTIVATIONS = {  # a gate with any other name for the same, such as gated-gelu_n
     "gated-gelu": "geglu-tanh",
     "gated-silu": "swiglu",
 }
-FIXED: dict[str, Any] = {  # what every T5 is
+FIXED: dict[str, Any] = {  # the same in every T5
     "residual": "pre",
     "first_norm": False,
     "final_norm": True,
@@ -62,7 +68,7 @@ POSITIONS = {"n_buckets": "relative_attention_num_buckets", "max_distance": "rel
 
 SHARED = "shared.weight"
 COPIES = {f"{side}.embed_tokens.weight": SHARED for side in ("encoder", "decoder")}
-UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # in some files, read by nobody
+UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # in some files, but never used
 WEIGHT = ("weight",)
 ATTENTION: Table = {"qkv.": ("q.", "k.", "v."), "out.": "o."}
 SELF: Table = {**inside("attn.", "layer.0.SelfAttention.", ATTENTION), "add_attn.norm.": "layer.0.layer_norm."}
@@ -72,14 +78,14 @@ GATED: Table = {**PLAIN, "mlp.up.": ("DenseReluDense.wi_0.", "DenseReluDense.wi_
 
 
 def read_model_config(folder: Path) -> T5Config:
-    """Our configuration of a T5 as `save_pretrained` left it; no tensor is read but the tables that may be copies."""
+    """Our configuration of a T5 that `save_pretrained` wrote; only embeddings that may be copies are read."""
     config, shapes = read_settings(folder), read_shapes(folder)
     table = next((name for name in (SHARED, *COPIES) if name in shapes), HEAD)
     return with_tables(config, has_head=HEAD in shapes and not is_copy(folder, HEAD, table))
 
 
 def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, dict[str, Tensor]]:
-    """A T5 as `save_pretrained` left it: its configuration and its weights, both in our words."""
+    """The configuration and weights of a T5 that `save_pretrained` wrote, both in our format."""
     config, weights = read_settings(folder), tables_once(read(folder), str(folder))
     config = with_tables(config, has_head=HEAD in weights)
     return config, import_weights(weights, config, str(folder))
@@ -90,25 +96,29 @@ def read_settings(folder: Path) -> T5Config:
 
 
 def with_tables(config: T5Config, has_head: bool) -> T5Config:
-    """One table for both sides, and for the head another if it has its own."""
+    """The configuration with one embedding for source and target, tied to the head unless it has its own matrix."""
     return config.changed(share="embeddings" if has_head else "all")
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
-    """What config.json says, of a model with one table; what our configuration has no word for is refused."""
-    usual = {"num_decoder_layers": theirs.get("num_layers"), "n_positions": 512, "feed_forward_proj": "relu"}
-    usual |= {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6}
-    theirs = {**usual, **{name: value for name, value in theirs.items() if value is not None}}
+    """Our configuration from config.json, with a tied head. A setting without an equivalent here raises an error."""
+    defaults = {"num_decoder_layers": theirs.get("num_layers"), "n_positions": 512, "feed_forward_proj": "relu"}
+    defaults |= {
+        "relative_attention_num_buckets": 32,
+        "relative_attention_max_distance": 128,
+        "layer_norm_epsilon": 1e-6,
+    }
+    theirs = {**defaults, **{name: value for name, value in theirs.items() if value is not None}}
     ours = our_settings(theirs, CONFIG, where)
     return T5Config.parse(
         {
             **ours,
             **FIXED,
-            "activation": our_word(ours["activation"], ACTIVATIONS, where),
+            "activation": import_activation(ours["activation"], ACTIVATIONS, where),
             "target_vocab": ours["source_vocab"],
             "attention_dropout": ours["dropout"],
             "activation_dropout": ours["dropout"],
-            "positions": {"kind": "t5", **{own: theirs[name] for own, name in POSITIONS.items()}},
+            "positions": {"kind": "t5", **{field: theirs[name] for field, name in POSITIONS.items()}},
             "share": "all",
             "scale_head": theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True)),
         },
@@ -117,21 +127,21 @@ def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
 
 
 def export_config(config: T5Config, pad: int, eos: int, first: int | None = None) -> dict[str, Any]:
-    """config.json of the same model, where T5 has one; decoding starts with `first`, else `pad`."""
-    rate, fields = config.dropout, written_out(config)
+    """config.json for T5, if T5 supports this configuration; decoding starts with `first`, default `pad`."""
+    rate, fields = config.dropout, resolved_fields(config)
     one_rate = {"attention_dropout": rate, "activation_dropout": rate}
-    fit(fields, {**FIXED, **one_rate, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
+    require_fields(fields, {**FIXED, **one_rate, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
     if not config.shares_embeddings:
-        raise CheckpointError(f"T5 knows no model with share = {config.share}", "known are: embeddings, all")
+        raise CheckpointError(f"T5 does not support share = {config.share}", "supported: embeddings, all")
     return {
         "model_type": "t5",
         "architectures": ["T5ForConditionalGeneration"],
         "is_encoder_decoder": True,
-        **{name: fields[own] for name, own in CONFIG.items()},
-        **{name: getattr(config.positions, own) for own, name in POSITIONS.items()},
-        "feed_forward_proj": their_word(config.activation, ACTIVATIONS, "T5"),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        **{name: getattr(config.positions, field) for field, name in POSITIONS.items()},
+        "feed_forward_proj": export_activation(config.activation, ACTIVATIONS, "T5"),
         "scale_decoder_outputs": config.scale_head,
-        "tie_word_embeddings": config.scale_head,  # older versions have one switch for scale and tie
+        "tie_word_embeddings": config.scale_head,  # older versions have one setting for both
         "pad_token_id": pad,
         "eos_token_id": eos,
         "decoder_start_token_id": pad if first is None else first,
@@ -139,10 +149,10 @@ def export_config(config: T5Config, pad: int, eos: int, first: int | None = None
 
 
 def tables_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The shared table under one name; the head's stays if it is another."""
-    kept = without_copies({name: tensor for name, tensor in theirs.items() if name != UNUSED}, COPIES, where)
-    is_shared = HEAD in kept and torch.equal(kept[HEAD], kept.get(SHARED, kept[HEAD]))
-    return without_copies(kept, {HEAD: SHARED}, where) if is_shared else kept
+    """The tied embedding under one name only; the matrix of the head stays if it differs."""
+    tensors = without_copies({name: tensor for name, tensor in theirs.items() if name != UNUSED}, COPIES, where)
+    is_tied = HEAD in tensors and torch.equal(tensors[HEAD], tensors.get(SHARED, tensors[HEAD]))
+    return without_copies(tensors, {HEAD: SHARED}, where) if is_tied else tensors
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: T5Config, where: str) -> dict[str, Tensor]:

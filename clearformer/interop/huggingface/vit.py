@@ -1,7 +1,7 @@
-"""ViT (ViTForImageClassification, ViTModel) to ours and back.
+"""Convert ViT (ViTForImageClassification, ViTModel) to our format and back.
 
-What would surprise: a ViTModel has no `vit.` before its names and no head, but a pooler that only its pretraining used,
-which is left behind; it comes as a model with n_classes = 0.
+Surprise: a ViTModel has no head, and its names lack the prefix `vit.`; it becomes a model with n_classes = 0. Its
+pooler, used only in pretraining, is dropped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,13 @@ from torch import Tensor
 from clearformer.interop.huggingface.bert import prefix_in
 from clearformer.interop.huggingface.class_names import class_settings, count_classes
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
-from clearformer.interop.huggingface.settings import fit, insist, our_settings, our_word, their_word
+from clearformer.interop.huggingface.settings import (
+    export_activation,
+    import_activation,
+    our_settings,
+    require_fields,
+    require_settings,
+)
 from clearformer.interop.names import Rows, Table, block_rows, inside, rows_of, to_ours, to_theirs
 from clearformer.models.vit import ViTConfig
 
@@ -39,7 +45,7 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 SWITCHES = {"qkv_bias": True}
-FIXED: dict[str, Any] = {"pooling": "class", "activation_dropout": 0.0}  # what every ViT of theirs is
+FIXED: dict[str, Any] = {"pooling": "class", "activation_dropout": 0.0}  # the same in every ViT of Hugging Face
 
 PREFIX, HEAD, POOLER = "vit.", "classifier.", "pooler."
 PATCHES: Rows = {
@@ -58,23 +64,25 @@ BLOCK: Table = {
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> ViTConfig:
-    insist(theirs, SWITCHES, where)
+    require_settings(theirs, SWITCHES, where)
     ours = our_settings(theirs, CONFIG, where)
-    return ViTConfig.parse({**ours, **FIXED, "activation": our_word(ours["activation"], ACTIVATIONS, where)}, where)
+    return ViTConfig.parse(
+        {**ours, **FIXED, "activation": import_activation(ours["activation"], ACTIVATIONS, where)}, where
+    )
 
 
 def complete(config: ViTConfig, shapes: Shapes, folder: Path) -> ViTConfig:
-    """With as many classes as the head has rows."""
+    """The configuration with the number of classes, which is the number of rows of the head."""
     return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"))
 
 
 def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
-    fit(fields := config.model_dump(), FIXED, "ViT")
+    require_fields(fields := config.model_dump(), FIXED, "ViT")
     return {
         "model_type": "vit",
         "architectures": ["ViTForImageClassification" if config.n_classes else "ViTModel"],
-        **{name: fields[own] for name, own in CONFIG.items()},
-        "hidden_act": their_word(config.activation, ACTIVATIONS, "ViT"),
+        **{name: fields[field] for name, field in CONFIG.items()},
+        "hidden_act": export_activation(config.activation, ACTIVATIONS, "ViT"),
         **SWITCHES,
         **class_settings(classes),
     }
@@ -82,8 +90,8 @@ def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, A
 
 def import_weights(theirs: Mapping[str, Tensor], config: ViTConfig, where: str) -> dict[str, Tensor]:
     prefix = prefix_in(theirs, PREFIX)
-    kept = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{prefix}{POOLER}")}
-    return to_ours(kept, tensor_rows(config, prefix), where)
+    tensors = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{prefix}{POOLER}")}
+    return to_ours(tensors, tensor_rows(config, prefix), where)
 
 
 def export_weights(ours: Mapping[str, Tensor], config: ViTConfig) -> dict[str, Tensor]:
@@ -91,7 +99,7 @@ def export_weights(ours: Mapping[str, Tensor], config: ViTConfig) -> dict[str, T
 
 
 def tensor_rows(config: ViTConfig, prefix: str | None = None) -> Rows:
-    """Every tensor. `prefix` comes before all names but the head's; if not given, as `save_pretrained` has it."""
+    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
     if prefix is None:
         prefix = PREFIX if config.n_classes else ""
     body: Rows = {

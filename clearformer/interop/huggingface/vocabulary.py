@@ -1,10 +1,10 @@
-"""A tokenizer of ours as AutoTokenizer reads it.
+"""Write a tokenizer for Hugging Face's AutoTokenizer.
 
-    tokenizer.json           how text is cut, and what stands around it
-    tokenizer_config.json    which token has which role
+    tokenizer.json           splitting into tokens, and special tokens around a text
+    tokenizer_config.json    the token of each role
 
-What stands around a text goes into the file, since our own tokenizers leave it to the model: a source ends with EOS,
-a text for BERT stands between BOS and EOS, and a prompt stands as it is.
+Our tokenizers leave special tokens around a text to the model, so they are added to the exported file: EOS after a
+source text, BOS and EOS around a text for BERT, none around a prompt.
 """
 
 import json
@@ -17,8 +17,8 @@ from clearformer.text import Tokenizer
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer, config: Any, is_pair: bool) -> None:
     content, roles = json.loads(tokenizer.to_json()), tokenizer.roles
-    if not tokenizer.is_framed and config.kind != "gpt":
-        content["post_processor"] = frame(tokenizer, "" if is_pair else roles["bos"], roles["eos"])
+    if not tokenizer.adds_specials and config.kind != "gpt":
+        content["post_processor"] = special_token_template(tokenizer, "" if is_pair else roles["bos"], roles["eos"])
     write_text(folder / "tokenizer.json", json.dumps(content, ensure_ascii=False, indent=2))
     write_json(
         folder / "tokenizer_config.json",
@@ -31,8 +31,8 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, config: Any, is_pair: bo
     )
 
 
-def frame(tokenizer: Tokenizer, before: str, after: str) -> dict[str, Any]:
-    """The post-processor that puts a token after every text, and before the first."""
+def special_token_template(tokenizer: Tokenizer, before: str, after: str) -> dict[str, Any]:
+    """The post-processor that adds the token `after` to every text, and `before` in front of the first if not empty."""
 
     def text(name: str, kind: int) -> list[dict[str, Any]]:
         return [{"Sequence": {"id": name, "type_id": kind}}, {"SpecialToken": {"id": after, "type_id": kind}}]

@@ -1,4 +1,4 @@
-"""AlexNet, to torchvision's and back: `features`, numbered with its relus and pools, then `classifier`."""
+"""Convert AlexNet to torchvision's and back: `features`, which also numbers ReLUs and pools, then `classifier`."""
 
 from collections.abc import Mapping
 from math import isqrt
@@ -10,10 +10,10 @@ from clearformer.interop.names import Rows, rows_of
 from clearformer.models.alexnet import AlexNetConfig
 
 FIXED: dict[str, Any] = {"first": 11, "stride": 4, "padding": 2, "local_norm": False, "grid": 6}
-CONVS = {"conv1": 0, "conv2": 3, "conv3": 6, "conv4": 8, "conv5": 10}  # by their place in `features`
+CONVS = {"conv1": 0, "conv2": 3, "conv3": 6, "conv4": 8, "conv5": 10}  # index in `features`
 
 
-def is_one(shapes: Mapping[str, torch.Size]) -> bool:
+def matches(shapes: Mapping[str, torch.Size]) -> bool:
     return "features.0.weight" in shapes and shapes["features.0.weight"][-1] == FIXED["first"]
 
 

@@ -1,4 +1,4 @@
-"""GoogLeNet, to torchvision's and back. A file may have the auxiliary networks or lack them."""
+"""Convert GoogLeNet to torchvision's and back, with or without the auxiliary classifiers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ BRANCHES = {
 AUXILIARY = {"4a": "aux1.", "4d": "aux2."}
 
 
-def is_one(shapes: Mapping[str, torch.Size]) -> bool:
+def matches(shapes: Mapping[str, torch.Size]) -> bool:
     return "inception3a.branch1.conv.weight" in shapes
 
 
@@ -36,11 +36,11 @@ def read(shapes: Mapping[str, torch.Size]) -> GoogLeNetConfig:
 def tensor_rows(config: GoogLeNetConfig) -> Rows:
     convs, rows = dict(STEM), rows_of({"classifier.": "fc."})
     for name, _ in named_blocks(config.stages):
-        convs |= {f"blocks.{name}.{own}": f"inception{name}.{theirs}" for own, theirs in BRANCHES.items()}
+        convs |= {f"blocks.{name}.{ours}": f"inception{name}.{theirs}" for ours, theirs in BRANCHES.items()}
     for name in config.auxiliary:
-        own, theirs = f"auxiliary.{name}.", AUXILIARY[name]
-        convs[f"{own}conv."] = f"{theirs}conv."
-        rows |= rows_of({f"{own}dense.": f"{theirs}fc1.", f"{own}classifier.": f"{theirs}fc2."})
-    for own, theirs in convs.items():
-        rows |= conv_rows(own, f"{theirs}conv.", f"{theirs}bn.")
+        ours, theirs = f"auxiliary.{name}.", AUXILIARY[name]
+        convs[f"{ours}conv."] = f"{theirs}conv."
+        rows |= rows_of({f"{ours}dense.": f"{theirs}fc1.", f"{ours}classifier.": f"{theirs}fc2."})
+    for ours, theirs in convs.items():
+        rows |= conv_rows(ours, f"{theirs}conv.", f"{theirs}bn.")
     return rows

@@ -1,4 +1,4 @@
-"""VGG, to torchvision's and back: `features`, numbered with its norms, relus and pools, then `classifier`."""
+"""Convert VGG to torchvision's and back: `features`, which also numbers norms, ReLUs and pools, then `classifier`."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -14,15 +14,15 @@ FIXED: dict[str, Any] = {"grid": 7}
 DENSE = {"dense.1.": "classifier.0.", "dense.4.": "classifier.3.", "classifier.": "classifier.6."}
 
 
-def is_one(shapes: Mapping[str, torch.Size]) -> bool:
+def matches(shapes: Mapping[str, torch.Size]) -> bool:
     return "features.0.weight" in shapes and shapes["features.0.weight"][-1] == 3
 
 
 def read(shapes: Mapping[str, torch.Size]) -> VGGConfig:
-    """Where the next convolution comes a place later than it might, a pool stands between."""
+    """The configuration. A gap in the numbering of the convolutions is a pool, which ends a stage."""
     convs = sorted(int(name.split(".")[1]) for name, shape in shapes.items() if len(shape) == 4)
     batch_norm = "features.1.running_mean" in shapes
-    ends = [i for i, j in pairwise(convs) if j - i > length(batch_norm)] + convs[-1:]
+    ends = [i for i, j in pairwise(convs) if j - i > modules_per_conv(batch_norm)] + convs[-1:]
     stops = [convs.index(i) + 1 for i in ends]
     widths = tuple(shapes[f"features.{i}.weight"][0] for i in ends)
     d_model, n_inputs = shapes["classifier.0.weight"]
@@ -37,18 +37,18 @@ def read(shapes: Mapping[str, torch.Size]) -> VGGConfig:
     )
 
 
-def length(batch_norm: bool) -> int:
-    """Places in `features` that a convolution takes, with its norm, if any, and its relu."""
+def modules_per_conv(batch_norm: bool) -> int:
+    """Entries of `features` per convolution: itself, its norm if any, and its ReLU."""
     return 3 if batch_norm else 2
 
 
 def tensor_rows(config: VGGConfig) -> Rows:
-    rows, place = rows_of(DENSE), 0
+    rows, index = rows_of(DENSE), 0
     for stage, n_convs in enumerate(config.depths):
         for i in range(n_convs):
-            rows |= rows_of({f"stages.{stage}.{i}.conv.": f"features.{place}."})
+            rows |= rows_of({f"stages.{stage}.{i}.conv.": f"features.{index}."})
             if config.batch_norm:
-                rows |= rows_of({f"stages.{stage}.{i}.norm.": f"features.{place + 1}."}, BATCH_NORM)
-            place += length(config.batch_norm)
-        place += 1
+                rows |= rows_of({f"stages.{stage}.{i}.norm.": f"features.{index + 1}."}, BATCH_NORM)
+            index += modules_per_conv(config.batch_norm)
+        index += 1
     return rows

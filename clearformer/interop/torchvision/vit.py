@@ -1,4 +1,4 @@
-"""ViT, to torchvision's and back. The number of heads is not to be seen in tensors: it is that of published widths."""
+"""Convert ViT to torchvision's and back. Tensors do not show the number of heads: it follows from the width."""
 
 from collections.abc import Mapping
 from math import isqrt
@@ -15,7 +15,7 @@ LAYER = "encoder.layers.encoder_layer_"
 WHOLE = {"patches.conv.": "conv_proj.", "encoder.norm.": "encoder.ln.", "classifier.": "heads.head."}
 BLOCK: Table = {
     "add_attn.norm.": "ln_1.",
-    "attn.qkv.": "self_attention.in_proj_",  # packed, as ours
+    "attn.qkv.": "self_attention.in_proj_",  # stacked, as in ours
     "attn.out.": "self_attention.out_proj.",
     "add_mlp.norm.": "ln_2.",
     "mlp.up.": "mlp.0.",
@@ -23,7 +23,7 @@ BLOCK: Table = {
 }
 
 
-def is_one(shapes: Mapping[str, torch.Size]) -> bool:
+def matches(shapes: Mapping[str, torch.Size]) -> bool:
     return "encoder.pos_embedding" in shapes
 
 

@@ -1,1 +1,1 @@
-"""Zero configuration: a recipe chosen from the data, and every choice said aloud. One file for each kind of data."""
+"""Zero configuration: a recipe is chosen from the data, and the choices are printed. One file per type of data."""

@@ -1,4 +1,4 @@
-"""What all kinds of data share when a recipe is chosen for them: refusals, and the settings of a fine-tuning."""
+"""Shared by all types of data: refusals, the printed summary, and the settings for fine-tuning."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,40 +11,51 @@ from clearformer.models import MODELS
 from clearformer.models.build import model_task, outline, preset_name, presets
 from clearformer.tables import Tables
 from clearformer.tasks.task import Request
+from clearformer.training.journal import console
 from clearformer.training.loop import rounds
+from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import Method, refuse_method
 
-PART = {True: 8192, False: 4096}  # tokens a side that are computed at once, on CUDA and elsewhere: memory bounds them
+MICRO_BATCH = {True: 8192, False: 4096}  # tokens per side, on CUDA and elsewhere: limited by memory
 
 
 def refuse_other_models(model: Mapping[str, Any], task: str, hint: str) -> None:
-    """Refuse a model that is made for another task. An unknown name is for the recipe to refuse."""
+    """Refuse a model for another task. Unknown names are refused later, when the recipe is validated."""
     sizes = presets().get(preset_name(str(model.get("preset"))), {})
     kind = str(model.get("kind", sizes.get("kind")))
     if kind in MODELS.names() and (other := model_task(kind)) != task:
         raise ConfigError(f"{model.get('preset', kind)} is a model for {other}, not for {task}", hint)
 
 
-def in_passes(passes: float) -> str:
-    return f"about {passes:,.0f} passes" if passes >= 2 else f"about {passes:.2f} passes"
+def print_plan(data: str, model: str, training: str) -> None:
+    """Print the choices of zero configuration."""
+    console.print(f"data: {data}\nmodel: {model}\ntraining: {training}")
+
+
+def describe_optimizer(recipe: Tables, request: Request) -> str:
+    return f"peak learning rate {recipe.optim.lr:g}, on {pick_device(request.device)}"
+
+
+def in_epochs(epochs: float) -> str:
+    return f"about {epochs:.2f} epochs" if epochs < 2 else f"about {epochs:,.0f} epochs"
 
 
 def tuning_tables(start: Path, old: Tables, method: Method) -> dict[str, Any]:
-    """[tuning], and the [origin] of a base that came from elsewhere."""
+    """[tuning], and the [origin] of an imported base."""
     tuning = {"method": method, "base": str(start.resolve())}
     return {"tuning": tuning} | ({} if old.origin is None else {"origin": old.tables()["origin"]})
 
 
 def tunable_outline(recipe: Tables) -> nn.Module:
-    """The network without numbers. A method that it cannot take is refused here, before any data is read."""
+    """The network without weights. A method that it does not support is refused here, before any data is read."""
     network = outline(recipe.model)
     if recipe.tuning is not None:
         refuse_method(network, recipe.tuning)
     return network
 
 
-def gentle_training(lr: float, tokens: int, steps: int, n: int, request: Request) -> dict[str, Any]:
-    """[optim], [schedule] and [train] of a fine-tuning, validated n times, though at most 15."""
+def finetuning_tables(lr: float, tokens: int, steps: int, n: int, request: Request) -> dict[str, Any]:
+    """[optim], [schedule] and [train] for fine-tuning, with min(n, 15) validations."""
     return {
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.999], "weight_decay": 0.01},
         "schedule": {"kind": "linear", "warmup": request.steps(steps) // 10},

@@ -1,10 +1,10 @@
-"""Zero configuration for images: a recipe chosen from how many there are and how large, every choice said aloud.
+"""Zero configuration for images. The choices depend on the number of images and their size.
 
-    from scratch    a residual network that grows with the data; images shifted by an eighth, coloured ones mirrored
-    autoencoder     images as they are; Adam
-    on a model      its own size, mean and standard deviation of pixels; a rate that suits the method
+    from scratch    a residual network that grows with the data; random crop by an eighth, horizontal flip if in colour
+    autoencoder     no augmentation; Adam
+    fine-tuning     size, mean and standard deviation of the pixels from the model; a learning rate for the method
 
-All stop early, once validation gets no better.
+All use early stopping.
 """
 
 from pathlib import Path
@@ -20,16 +20,22 @@ from clearformer.data.images import some_images
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key, model_task, outline
 from clearformer.tables import Tables
-from clearformer.tasks.auto.common import gentle_training, tunable_outline, tuning_tables
+from clearformer.tasks.auto.common import (
+    describe_optimizer,
+    finetuning_tables,
+    print_plan,
+    tunable_outline,
+    tuning_tables,
+)
 from clearformer.tasks.task import Plan, Request
-from clearformer.training.journal import console
 from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import SAID, rate_for
+from clearformer.tuning.methods import METHOD_NAMES, rate_for
+from clearformer.wording import count, listed
 
 
 class Row(NamedTuple):
-    """What suits so many images."""
+    """Network and training for at most `most` images."""
 
     most: float
     depths: list[int]
@@ -37,8 +43,8 @@ class Row(NamedTuple):
     width: int
     """Channels of the last stage."""
     n_rows: int
-    """Images a step."""
-    passes: int
+    """Images per step."""
+    epochs: int
 
 
 NETWORKS = [
@@ -46,13 +52,14 @@ NETWORKS = [
     Row(20_000, [3, 3, 3], 64, 128, 30),
     Row(float("inf"), [2, 2, 2, 2], 512, 256, 20),
 ]
-PATIENT = Row(float("inf"), [3, 3, 3], 64, 128, 8)  # the last without a GPU, where the network above would take days
-LARGEST = {"cuda": 224}  # pixels a side at which large images are read; 64 without a GPU
-SMALL = 64  # pixels a side up to which an image is small: the first filters keep its size
-ENLARGED = (32, 64, 128, 224)  # pixels a side, for networks that small images are too small for
-LOOKED_AT = 100  # images that stand for all
-# for a kind that is named without a size: pixels a side up to, and the preset that suits them
-SUITED: dict[str | None, list[tuple[float, str]]] = {
+# replaces the last row without a GPU, where its network would take days
+PATIENT = Row(float("inf"), [3, 3, 3], 64, 128, 8)
+LARGEST = {"cuda": 224}  # maximum size in pixels per side; SMALL without a GPU
+SMALL = 64  # pixels per side up to which the first convolution does not reduce the size
+ENLARGED = (32, 64, 128, 224)  # pixels per side, for networks that need larger images
+SAMPLED = 100  # images that are inspected for size and colours
+# for an architecture without a size: maximum pixels per side, and the preset
+PRESETS: dict[str | None, list[tuple[float, str]]] = {
     "vit": [(28, "vit-small-28"), (32, "vit-small-32"), (float("inf"), "vit-ti-16")],
     "vgg": [(SMALL, "vgg11-small"), (float("inf"), "vgg11-bn")],
 }
@@ -71,18 +78,18 @@ def plan_images(request: Request) -> Plan:
     named = {model_key(request.model): request.model} if request.model else {"kind": "resnet"}
     draft = request.recipe({"data": request.data, "model": named})
     if (task := model_task(draft.model.kind)) not in ("image-classification", "reconstruction"):
-        hint = "try resnet18, vgg11, vit-ti-16 or autoencoder"
-        raise ConfigError(f"a {draft.model.kind} is for {task}, not for images", hint)
+        hint = "choose --model resnet18, vgg11, vit-ti-16 or autoencoder"
+        raise ConfigError(f"{draft.model.kind} is a model for {task}, not for images", hint)
     is_classifier, device = task == "image-classification", pick_device(request.device).type
     survey = survey_images(draft)
     row = next(row for row in (NETWORKS if device == "cuda" else [*NETWORKS[:-1], PATIENT]) if survey.n <= row.most)
     side, n_rows = min(survey.side, LARGEST.get(device, SMALL)), row.n_rows
-    if request.model in SUITED:
-        named = {"preset": next(name for most, name in SUITED[request.model] if side <= most)}
+    if request.model in PRESETS:
+        named = {"preset": next(name for most, name in PRESETS[request.model] if side <= most)}
         draft = request.recipe({"data": request.data, "model": named})
     table = sized(request, draft, named, survey, row, fitting_size(draft, side))
     network = outline(request.recipe(table).model)
-    steps = int(max(200, round(row.passes * survey.n / n_rows, -1)))
+    steps = int(max(200, round(row.epochs * survey.n / n_rows, -1)))
     table |= {
         "optim": optimizer_for(network, n_rows)
         if is_classifier
@@ -119,63 +126,69 @@ def sized(
 
 def announce(recipe: Tables, survey: ImageSurvey, n_parameters: int, request: Request) -> None:
     assert recipe.image is not None
-    said = {"crop": f"moved by {recipe.image.augment.crop}", "flip": "mirrored"}
-    augmented = " and ".join(words for name, words in said.items() if getattr(recipe.image.augment, name))
-    classes = f" of {survey.n_classes} classes" if recipe.objective.kind == "image-classification" else ""
-    console.print(
-        f"{survey.n:,} {'grey' if survey.is_grey else 'coloured'} images{classes}, "
-        f"most of {survey.side} pixels or more a side: "
-        f"read at {recipe.image.size} × {recipe.image.size}{f', {augmented}' if augmented else ''}, by "
-        f"{recipe.model.preset or recipe.model.kind} of {n_parameters:,} parameters, "
-        f"{recipe.train.tokens:,} images a step, {recipe.train.steps:,} steps, {recipe.optim.kind} with a peak "
-        f"learning rate of {recipe.optim.lr:g}, on {pick_device(request.device)}"
+    image, colours = recipe.image, "greyscale" if survey.is_grey else "colour"
+    steps = {"crop": f"random crop (padding {image.augment.crop})", "flip": "horizontal flip"}
+    augmentation = listed(words for name, words in steps.items() if getattr(image.augment, name))
+    is_classifier = recipe.objective.kind == "image-classification"
+    classes = f"{count(survey.n_classes, 'class', 'classes')}, " if is_classifier else ""
+    print_plan(
+        f"{count(survey.n, f'{colours} image')}, {classes}median size {survey.side} pixels (shorter side)",
+        f"{recipe.model.preset or recipe.model.kind} with {count(n_parameters, 'parameter')}, "
+        f"input {image.size} × {image.size} pixels, {augmentation or 'no augmentation'}",
+        f"{count(recipe.train.steps, 'step')} with {count(recipe.train.tokens, 'image')} each, "
+        f"{recipe.optim.kind}, {describe_optimizer(recipe, request)}",
     )
 
 
-# images up to: passes over the data by method
-PASSES: list[tuple[float, dict[str, int]]] = [
+# maximum number of images: epochs by method
+EPOCHS: list[tuple[float, dict[str, int]]] = [
     (2_000, {"full": 20, "lora": 20, "head": 20}),
     (20_000, {"full": 10, "lora": 10, "head": 10}),
     (float("inf"), {"full": 4, "lora": 4, "head": 3}),
 ]
-ROWS = 64  # images a step
+ROWS = 64  # images per step
 
 
 def plan_finetune_images(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe for a classifier of other images on one that was trained before."""
+    """The recipe to fine-tune an image classifier on other images."""
     method = request.method
     if (task := model_task(old.model.kind)) != "image-classification" or old.image is None:
         raise ConfigError(f"{start} is a model for {task}", "start from an image classifier")
     if method == "prefix":
-        raise ConfigError("a network for images takes no prefix", "choose full, lora or head")
+        raise ConfigError("prefix tuning is not supported for image models", "choose --method full, lora or head")
     tables = old.tables()
-    # GoogLeNet's auxiliary networks would start from fresh weights, and few classes need no such help.
-    kept = tables["model"] | ({"auxiliary": []} if "auxiliary" in tables["model"] else {})
+    # GoogLeNet's auxiliary classifiers would start from random weights, and fine-tuning does not need them.
+    model = tables["model"] | ({"auxiliary": []} if "auxiliary" in tables["model"] else {})
     image = {name: value for name, value in tables["image"].items() if name != "augment"}
     augment = {"crop": max(1, old.image.size // 8), "flip": old.image.channels == 3} if old.image.size else {}
     table: dict[str, Any] = {
         "data": request.data,
         "image": image | {"augment": augment},
-        "model": kept,
+        "model": model,
         "objective": {"kind": "image-classification", "label_smoothing": 0.1},
         **tuning_tables(start, old, method),
     }
     draft = request.recipe(table)
     network = tunable_outline(draft)
     n = survey_images(draft).n
-    passes = next(row for row in PASSES if n <= row[0])[1][method]
-    steps = int(max(50, round(passes * n / ROWS, -1)))
-    table |= gentle_training(rate_for(method, width_of(network)), ROWS, steps, passes, request)
+    epochs = next(row for row in EPOCHS if n <= row[0])[1][method]
+    steps = int(max(50, round(epochs * n / ROWS, -1)))
+    table |= finetuning_tables(rate_for(method, width_of(network)), ROWS, steps, epochs, request)
     recipe = request.recipe(table)
-    console.print(
-        f"{n:,} images: {SAID[method]} on {start}, {recipe.train.tokens:,} a step, {recipe.train.steps:,} steps, "
-        f"peak learning rate {recipe.optim.lr:g}, on {pick_device(request.device)}"
+    print_plan(
+        f"{count(n, 'image')}",
+        f"{METHOD_NAMES[method]} of {start}",
+        f"{count(recipe.train.steps, 'step')} with {count(recipe.train.tokens, 'image')} each, "
+        f"{describe_optimizer(recipe, request)}",
     )
     return Plan(recipe)
 
 
 def fitting_size(recipe: Tables, side: int) -> int:
-    """The size in the model's preset, else the least from `side` up that it takes: some halve an image many times."""
+    """The size in the preset of the model if it has one, otherwise the smallest valid size from `side` up.
+
+    Some networks halve an image many times and need a larger one.
+    """
     if "size" in recipe.model.model_fields_set:
         return int(recipe.model.size)
     for size in (side, *(size for size in ENLARGED if size > side)):
@@ -188,27 +201,27 @@ def fitting_size(recipe: Tables, side: int) -> int:
 
 
 def survey_images(recipe: Tables) -> ImageSurvey:
-    """Count the training images; some that can be read stand for the size and colours of all."""
+    """Count the training images, and estimate their size and colours from some readable ones."""
     source = recipe.data.source("train")
-    n, images = some_images(source, LOOKED_AT)
+    n, images = some_images(source, SAMPLED)
     side = int(median(min(image.size) for image in images))
     return ImageSurvey(n, len(source.classes()), side, all(is_grey(image.mode) for image in images))
 
 
 def is_grey(mode: str) -> bool:
-    """Pillow's name for how an image is stored: 1, L, LA and I;16 have no colours."""
+    """`mode` is Pillow's name for a pixel format; 1, L, LA and I;16 are greyscale."""
     return mode[0] in "1LIF"
 
 
 def width_of(network: Any) -> int:
-    """The width of what the head reads."""
+    """The number of features that the head reads."""
     config = network.config
     with torch.device("meta"):
         return int(network.hidden(ImageBatch.blank(2, config.size, config.channels)).size(-1))
 
 
 def optimizer_for(network: nn.Module, n_rows: int) -> dict[str, Any]:
-    """Batch norms bear a high rate; without them it is a tenth. Transformers want Adam."""
+    """SGD with a high learning rate for networks with batch norm, a tenth of it without; Adam for Transformers."""
     if any(isinstance(module, nn.LayerNorm) for module in network.modules()):
         return {"kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.98], "weight_decay": 0.05}
     peak = 0.1 if any(isinstance(module, _BatchNorm) for module in network.modules()) else 0.01

@@ -1,9 +1,9 @@
-"""Zero configuration for recordings: a recipe chosen from how many there are and how long, every choice said aloud.
+"""Zero configuration for recordings.
 
-vocabulary   whole words where there are few and each is said often, as with spoken digits; else letters
-rate         the sample rate of most recordings, 16 kHz at most
+vocabulary   whole words if there are few and each occurs often, as with spoken digits; otherwise characters
+rate         the most frequent sample rate, at most 16 kHz
 batch        frames for several of the longest recordings
-length       some number of passes over the data, fewer for more recordings, with early stopping
+length       fewer epochs for more recordings, with early stopping
 """
 
 import wave
@@ -13,28 +13,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearformer.data.recordings import Recording
-from clearformer.data.sources import evenly
+from clearformer.data.sources import evenly_spaced
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key, model_task
 from clearformer.tables import Tables
-from clearformer.tasks.auto.common import gentle_training, in_passes, tunable_outline, tuning_tables
+from clearformer.tasks.auto.common import (
+    describe_optimizer,
+    finetuning_tables,
+    in_epochs,
+    print_plan,
+    tunable_outline,
+    tuning_tables,
+)
 from clearformer.tasks.task import Plan, Request
-from clearformer.training.journal import console
 from clearformer.training.loop import rounds
-from clearformer.training.precision import pick_device
-from clearformer.tuning.methods import SAID, rate_for
+from clearformer.tuning.methods import METHOD_NAMES, rate_for
+from clearformer.wording import count
 
-# recordings up to: passes over them from scratch, and from a trained model
-PASSES: list[tuple[float, int, int]] = [(2_000, 40, 15), (20_000, 20, 6), (float("inf"), 8, 3)]
-HIGHEST = 16_000  # samples a second: speech has little above half of that
-HEADERS = 200  # WAV headers that are read to tell lengths and rates
-WORDS, REPEATED = 200, 5  # at most so many words, each said at least so often on average: words are the vocabulary
-FRAMES = 4096  # a step, or twice the longest recording
+# maximum number of recordings: epochs from scratch, and of fine-tuning
+EPOCHS: list[tuple[float, int, int]] = [(2_000, 40, 15), (20_000, 20, 6), (float("inf"), 8, 3)]
+HIGHEST = 16_000  # samples per second: speech has little above half this frequency
+HEADERS = 200  # WAV headers that are read to estimate lengths and sample rates
+WORDS, REPEATED = 200, 5  # maximum distinct words, and minimum mean occurrences, for a vocabulary of words
+FRAMES = 4096  # per step, or twice the longest recording if that is more
 
 
 class Survey(NamedTuple):
     n: int
-    seconds: float  # of all, as far as some of them tell
+    seconds: float  # of all recordings, estimated from some
     longest: float
     rate: int
     has_few_words: bool
@@ -49,11 +55,11 @@ def plan_recordings(request: Request) -> Plan:
         raise ConfigError(
             f"{request.model} is a model for {task}, not for speech", "choose speech-lstm or speech-transformer-small"
         )
-    survey = look_at(draft.data.read("train"))
+    survey = survey_recordings(draft.data.read("train"))
     rate = min(HIGHEST, survey.rate)
-    passes = next(row for row in PASSES if survey.n <= row[0])[1]
+    epochs = next(row for row in EPOCHS if survey.n <= row[0])[1]
     tokens = max(FRAMES, int(2 * survey.longest * 100) + 2)
-    steps = int(max(300, round(passes * survey.seconds * 100 / tokens, -1)))
+    steps = int(max(300, round(epochs * survey.seconds * 100 / tokens, -1)))
     table |= {
         "sound": {"rate": rate, "n_mels": 40 if rate <= 8000 else 80},
         "text": {"kind": "word" if survey.has_few_words else "char", "min_frequency": 1},
@@ -63,15 +69,17 @@ def plan_recordings(request: Request) -> Plan:
     }
     recipe = request.recipe(table)
     assert recipe.sound is not None
-    console.print(
-        f"{describe(survey)}: {recipe.model.preset or recipe.model.kind} on {recipe.sound.n_mels} log-mel bands at "
-        f"{recipe.sound.rate:,} Hz, {recipe.text.kind} tokens, {training(recipe, survey, request)}"
+    print_plan(
+        describe(survey),
+        f"{recipe.model.preset or recipe.model.kind} on {count(recipe.sound.n_mels, 'log-mel band')} at "
+        f"{recipe.sound.rate:,} Hz, {recipe.text.kind} tokens",
+        describe_training(recipe, survey, request),
     )
     return Plan(recipe)
 
 
 def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe of a trained recogniser with other recordings: its frames, vocabulary and sizes, a gentler rate."""
+    """The recipe of a trained recogniser, with its frames, vocabulary and sizes, and a lower learning rate."""
     if (task := model_task(old.model.kind)) != "ctc":
         raise ConfigError(f"{start} is a model for {task}, not for speech", "start from a speech recogniser")
     tables = old.tables()
@@ -81,28 +89,32 @@ def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan
     table |= {"data": request.data, **tuning_tables(start, old, request.method)}
     draft = request.recipe(table)
     tunable_outline(draft)
-    survey = look_at(draft.data.read("train"))
-    passes = next(row for row in PASSES if survey.n <= row[0])[2]
+    survey = survey_recordings(draft.data.read("train"))
+    epochs = next(row for row in EPOCHS if survey.n <= row[0])[2]
     tokens = max(old.train.tokens, int(2 * survey.longest * 100) + 2)
-    steps = int(max(50, round(passes * survey.seconds * 100 / tokens, -1)))
-    table |= gentle_training(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
+    steps = int(max(50, round(epochs * survey.seconds * 100 / tokens, -1)))
+    table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
     recipe = request.recipe(table)
-    console.print(f"{describe(survey)}: {SAID[request.method]} from {start}, {training(recipe, survey, request)}")
+    model = f"{METHOD_NAMES[request.method]} of {start}"
+    print_plan(describe(survey), model, describe_training(recipe, survey, request))
     return Plan(recipe)
 
 
-def look_at(recordings: Sequence[Recording]) -> Survey:
-    """Lengths and rates from the headers of some recordings, from all over; words from all transcripts."""
+def survey_recordings(recordings: Sequence[Recording]) -> Survey:
+    """Lengths and sample rates from some WAV headers, evenly spaced; words from all transcripts."""
     if not recordings:
-        raise ConfigError("no recording is left to train on", "give more, or hold out a smaller fraction")
+        raise ConfigError(
+            "no recordings are left to train on",
+            "add recordings, or set data.held_out and data.held_out_test lower",
+        )
     lengths, rates = [], Counter[int]()
-    for recording in evenly(recordings, HEADERS):
+    for recording in evenly_spaced(recordings, HEADERS):
         try:
             with wave.open(str(recording.path), "rb") as file:
                 rates[file.getframerate()] += 1
                 lengths.append(file.getnframes() / max(1, file.getframerate()))
         except (wave.Error, EOFError, OSError):
-            continue  # `store` names it
+            continue  # `store` reports it
     words = Counter(word for recording in recordings for word in recording.text.split())
     mean = sum(lengths) / max(1, len(lengths))
     has_few_words = len(words) <= WORDS and words.total() >= REPEATED * len(words)
@@ -111,12 +123,12 @@ def look_at(recordings: Sequence[Recording]) -> Survey:
 
 
 def describe(survey: Survey) -> str:
-    return f"{survey.n:,} recordings, about {survey.seconds:,.0f} s"
+    return f"{count(survey.n, 'recording')}, about {survey.seconds:,.0f} s"
 
 
-def training(recipe: Tables, survey: Survey, request: Request) -> str:
-    passes = recipe.train.steps * recipe.train.tokens / (survey.seconds * 100)
+def describe_training(recipe: Tables, survey: Survey, request: Request) -> str:
+    n_epochs = recipe.train.steps * recipe.train.tokens / (survey.seconds * 100)
     return (
-        f"{recipe.train.tokens:,} frames a step, {recipe.train.steps:,} steps ({in_passes(passes)}), "
-        f"peak learning rate {recipe.optim.lr:g}, on {pick_device(request.device)}"
+        f"{count(recipe.train.steps, 'step')} ({in_epochs(n_epochs)}) with {count(recipe.train.tokens, 'frame')} each, "
+        f"{describe_optimizer(recipe, request)}"
     )

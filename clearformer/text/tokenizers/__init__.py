@@ -1,4 +1,4 @@
-"""How each kind of tokenizer cuts text into pieces, one file a kind. TOKENIZERS has their builders by name."""
+"""The kinds of tokenizers, one file per kind. TOKENIZERS maps their names to their builders."""
 
 from collections.abc import Callable
 

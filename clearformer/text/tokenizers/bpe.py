@@ -1,9 +1,9 @@
-"""Byte-pair encoding on characters (Sennrich et al. 2016): merge the most frequent pair, again and again.
+"""Byte-pair encoding on characters (Sennrich et al. 2016): merge the most frequent pair, repeatedly.
 
     "Hello, world !"  ->  ▁Hello  ,  ▁world  ▁!  ->  ▁Hel lo , ▁wor ld ▁!
 
-Merges stay inside the words that `WORD` cuts, and a word carries the space before it as ▁, so that decoding gives
-back every space: "world !" and "world!" differ. `merges.py` tells the algorithm slowly.
+Merges stay inside the words matched by `WORD`. A word includes the space before it, as ▁, so that decoding restores
+every space: "world !" and "world!" differ. `merges.py` shows the algorithm step by step.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from clearformer.text.config import TextConfig
 from clearformer.text.normalize import normalizer
 
 WORD = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^ \p{L}\p{M}\p{N}]")
-"""A run of letters with their marks and joiners (a Hindi vowel sign is a mark), one digit, or one other character."""
+"""A run of letters with their marks and joiners (Hindi vowel signs are marks), one digit, or one other character."""
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
@@ -36,35 +36,35 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def spaced(config: TextConfig) -> Normalizer:
-    """Normalise, and give the first word its space too, since "the" is the same word wherever it stands.
+    """Normalise, and put a space before the first word as well, so that "the" is the same token everywhere.
 
-    A ▁ of the text itself would be decoded as a space, so it is read as one.
+    A ▁ in the text itself would be decoded as a space, so it is replaced by one.
     """
     norm = normalizer(config.normalization, config.lowercase)
     return normalizers.Sequence([normalizers.Replace("▁", " "), norm, normalizers.Prepend(" ")])
 
 
 def marked() -> PreTokenizer:
-    """Cut into words, then show their spaces as ▁."""
-    show = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(WORD, "isolated"), show])
+    """Split into words, then replace their spaces by ▁."""
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(WORD, "isolated"), metaspace])
 
 
 def alphabet_limit(config: TextConfig) -> int:
-    """How many characters are entries, the most frequent ones: at most half the vocabulary, unless that is tiny."""
+    """The number of single characters in the vocabulary, at most: half of it, or 256 if that is more."""
     return min(config.vocab_size - len(config.specials), max(256, config.vocab_size // 2))
 
 
 def untie(lines: Iterator[str], norm: Normalizer, limit: int) -> Iterator[str]:
-    """The same lines and, if there are more than `limit` characters, a last one that settles which of them stay.
+    """The lines and, if they have more than `limit` distinct characters, one more line that breaks ties among them.
 
-    The trainer keeps the most frequent, but picks among equals in the order of a hash table, differently in every
-    run. The line holds once more each of those equals that has its place by code point.
+    The trainer keeps the most frequent characters, but it breaks ties by the order of a hash table, differently in
+    every run. The last line repeats the tied characters that come first by code point, so that they win.
     """
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(norm.normalize_str(line))
         yield line
     if len(counts) > limit:
-        kept = sorted(counts, key=lambda char: (-counts[char], char))[:limit]
-        yield " ".join(char for char in kept if counts[char] == counts[kept[-1]])
+        alphabet = sorted(counts, key=lambda char: (-counts[char], char))[:limit]
+        yield " ".join(char for char in alphabet if counts[char] == counts[alphabet[-1]])

@@ -1,9 +1,9 @@
-"""Byte-pair encoding on UTF-8 bytes (Radford et al. 2019): 256 bytes spell everything, so nothing is ever unknown.
+"""Byte-pair encoding on UTF-8 bytes (Radford et al. 2019): 256 bytes cover every text, so nothing is unknown.
 
     "naïve 🙂"  ->  " na" "ï" "ve"  " " f0 9f 99 82      until merges join them
 
-Words are cut as in `bpe`, rather than by GPT-2's rule, which tears Hindi vowel signs from their letters. Where white
-space is kept, a run of it is a word too, except for the last space, which belongs to what follows:
+Words are split as in `bpe` and not by GPT-2's rule, which separates Hindi vowel signs from their letters. With
+whitespace = "keep", a run of white space is also a word, except for its last space, which belongs to the next word:
 
     "if x:\\n\\n    y"  ->  "if" " x" ":" "\\n\\n   " " y"
 """
@@ -16,21 +16,23 @@ from clearformer.errors import TokenizerError
 from clearformer.text.config import TextConfig
 from clearformer.text.normalize import composer, normalizer
 from clearformer.text.tokenizers.bpe import WORD
+from clearformer.wording import count
 
-KEPT = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]|\s+(?= \S)|\s+")
-"""`WORD`, or a run of white space up to the space that belongs to a word."""
+WORD_OR_SPACE = Regex(r" ?[\p{L}\p{M}\x{200C}\x{200D}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]|\s+(?= \S)|\s+")
+"""`WORD`, or a run of white space without the space that belongs to the next word."""
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
     smallest = len(config.specials) + 256
     if config.vocab_size < smallest:
         raise TokenizerError(
-            f"vocab_size = {config.vocab_size} cannot hold the 256 bytes of byte-bpe and the special tokens",
-            f"ask for {smallest} or more",
+            f"vocab_size = {config.vocab_size} is too small for the 256 bytes of byte-bpe and "
+            f"{count(len(config.specials), 'special token')}",
+            f"set text.vocab_size to {smallest} or more",
         )
     tokenizer = Tokenizer(models.BPE())
     if config.whitespace == "keep":
-        word, tokenizer.normalizer = KEPT, composer(config.normalization, config.lowercase)
+        word, tokenizer.normalizer = WORD_OR_SPACE, composer(config.normalization, config.lowercase)
         tokenizer.decoder = decoders.ByteLevel()
     else:
         norm = normalizer(config.normalization, config.lowercase)

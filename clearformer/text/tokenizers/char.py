@@ -1,8 +1,8 @@
-"""One token per character (Unicode code point), the space included: nothing to learn but which characters exist.
+"""One token per character (Unicode code point), including the space. Training only collects the characters.
 
     "a cat"  ->  a ▁ c a t
 
-A Hindi syllable is several code points, so several tokens.
+A Hindi syllable has several code points, and so several tokens.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from clearformer.text.tokenizers.word import frequent
 
 
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
-    character = Regex(r"[\s\S]" if config.whitespace == "keep" else ".")  # the dot matches no line feed
+    character = Regex(r"[\s\S]" if config.whitespace == "keep" else ".")  # the dot does not match line feeds
     tokenizer = frequent(lines, config, pre_tokenizers.Split(character, "isolated"), progress)
     tokenizer.decoder = decoders.Fuse()
     return tokenizer

@@ -1,9 +1,9 @@
-"""The unigram language model (Kudo 2018): of all the ways to cut a word, take the most probable.
+"""The unigram language model (Kudo 2018): the most probable segmentation of each word.
 
-    best(word) = argmax over cuts of  sum over pieces of  log p(piece)
+    best(word) = argmax over segmentations of  sum over tokens of  log p(token)
 
-Training starts from every frequent substring, fits p by EM, and drops the pieces that are missed least.
-Words are cut and spaces kept as in `bpe`.
+Training starts with all frequent substrings, fits p by EM, and removes the tokens whose loss hurts least.
+Words are split and spaces kept as in `bpe`.
 """
 
 import json
@@ -32,23 +32,23 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
         if "not large enough" not in str(error):
             raise
         raise TokenizerError(
-            f"the text has more distinct characters than vocab_size = {config.vocab_size} can hold",
-            "ask for a larger vocab_size, or use kind bpe, which leaves rare characters unknown",
+            f"the text has more distinct characters than vocab_size = {config.vocab_size} allows",
+            'increase text.vocab_size, or set text.kind = "bpe", which encodes rare characters as <unk>',
         ) from None
     trained = json.loads(tokenizer.to_str())["model"]["vocab"]
-    tokenizer.model = settled([(piece, score) for piece, score in trained], len(config.specials))
+    tokenizer.model = settled([(token, logprob) for token, logprob in trained], len(config.specials))
     return tokenizer
 
 
 def settled(vocab: list[tuple[str, float]], n_specials: int = len(SPECIALS)) -> models.Unigram:
-    """The trained model with its pieces in one definite order: most probable first, ties by code point.
+    """The trained model with its tokens in a reproducible order: most probable first, ties by code point.
 
-    The trainer puts back the characters that pruning lost, in the order of a hash table, each a ten-thousandth above
-    the one before; here they all get the lowest score. Rounding removes the noise of sums taken in parallel.
+    The trainer restores characters that pruning removed, in the order of a hash table, each with a log-probability
+    1e-4 above the previous one; here they all get the lowest. Rounding removes the noise of parallel summation.
     """
     specials, learned = vocab[:n_specials], vocab[n_specials:]
-    lowest = min(score for _, score in learned)
-    put_back = lowest + 1e-4 * sum(len(piece) == 1 for piece, _ in learned)
-    scores = {piece: round(lowest if len(piece) == 1 and score <= put_back else score, 4) for piece, score in learned}
-    ranked = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
+    lowest = min(logprob for _, logprob in learned)
+    restored = lowest + 1e-4 * sum(len(token) == 1 for token, _ in learned)  # the highest of a restored character
+    logprobs = {token: round(lowest if len(token) == 1 and p <= restored else p, 4) for token, p in learned}
+    ranked = sorted(logprobs.items(), key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*specials, *ranked], unk_id=SPECIALS.index("<unk>"))

@@ -1,8 +1,8 @@
-"""One token per word, a word being what stands between white space: for text that was tokenised beforehand.
+"""One token per word between white space, for text that is already tokenised.
 
     "ein@@ es hund ."  ->  ein@@ es hund .
 
-The `joiner` of such text, here "@@", glues a piece to the next one when decoding: "eines hund ."
+The `joiner` of such text, here "@@", joins a token to the next one when decoding: "eines hund ."
 """
 
 import re
@@ -18,18 +18,18 @@ from clearformer.text.normalize import composer, normalizer
 def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer:
     tokenizer = frequent(lines, config, pre_tokenizers.WhitespaceSplit(), progress)
     if config.joiner is not None:
-        # The WordPiece decoder puts a space before each token that lacks its prefix; no word begins with a space.
+        # The WordPiece decoder puts a space before each token without its prefix; no word begins with a space.
         spaced = decoders.WordPiece(prefix=" ", cleanup=False)
-        glued = decoders.Replace(Regex(re.escape(config.joiner) + "( |$)"), "")
-        tokenizer.decoder = decoders.Sequence([spaced, decoders.Fuse(), glued])
+        joined = decoders.Replace(Regex(re.escape(config.joiner) + "( |$)"), "")
+        tokenizer.decoder = decoders.Sequence([spaced, decoders.Fuse(), joined])
     return tokenizer
 
 
 def frequent(lines: Iterator[str], config: TextConfig, cut: PreTokenizer, progress: bool) -> Tokenizer:
-    """A vocabulary of the most frequent things that `cut` leaves, ties in code-point order; the rest is <unk>.
+    """A vocabulary of the most frequent strings that `cut` produces, ties by code point; all others are <unk>.
 
-    The special tokens come in front afterwards: told of them, the Rust trainer would move one that the text spells
-    (the Penn Treebank is full of <unk>) to the rank of its frequency.
+    The special tokens are put first after training. If the Rust trainer had them, it would rank special tokens in the
+    text (the Penn Treebank is full of <unk>) by their frequency.
     """
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     spelling = composer if config.whitespace == "keep" else normalizer

@@ -1,8 +1,8 @@
-"""WordPiece (Schuster and Nakajima 2012, as in BERT): the longest known piece from the left, then the next.
+"""WordPiece (Schuster and Nakajima 2012, as in BERT): the longest matching token from the left, repeatedly.
 
     "unaffable, isn't"  ->  un ##aff ##able , isn ' t
 
-Words are cut at white space and around punctuation, so spaces are not kept: decoding guesses them. The pieces are
+Words are split at white space and around punctuation, and spaces are lost: decoding guesses them. Tokens are
 learned by merging frequent pairs, as most open trainers do; the original chose merges by likelihood.
 """
 
@@ -15,7 +15,7 @@ from clearformer.text.normalize import normalizer
 from clearformer.text.tokenizers.bpe import spaced, untie
 
 NEEDLESS_SPACE = Regex(
-    r" (?=[.,!?;:%)\]}»”…।॥])|(?<=[(\[{«“¿¡]) "  # before what closes, after what opens
+    r" (?=[.,!?;:%)\]}»”…।॥])|(?<=[(\[{«“¿¡]) "  # before closing and after opening punctuation
     r"|(?<=\p{L}) (?=['’-] \p{L})|(?<=\p{L} ['’-]) (?=\p{L})"  # isn ' t, t - shirt
 )
 
@@ -24,7 +24,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
     tokenizer = Tokenizer(models.WordPiece(learn(lines, config, progress), unk_token="<unk>"))
     tokenizer.normalizer = normalizer(config.normalization, config.lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # Not the decoder's own `cleanup`, which among other things turns "do not" into "don't".
+    # Not the decoder's `cleanup` option, which among other changes turns "do not" into "don't".
     joined = decoders.WordPiece(prefix="##", cleanup=False)
     tokenizer.decoder = decoders.Sequence([joined, decoders.Fuse(), decoders.Replace(NEEDLESS_SPACE, "")])
     tokenizer.add_special_tokens(list(config.specials))
@@ -32,13 +32,13 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str, int]:
-    """The vocabulary, by BPE on words that begin with ▁: "▁play" becomes the entry `play`, "ing" the entry `##ing`.
+    """The vocabulary, learned by BPE on words that begin with ▁: "▁play" becomes `play`, and "ing" becomes `##ing`.
 
-    The library's own WordPiece trainer numbers its ## pieces in the order of a hash table, and so breaks ties
-    differently in every run. Every character is an entry in both forms, hence at most half of them are characters.
+    The library's WordPiece trainer numbers its ## tokens in the order of a hash table, so that ties break differently
+    in every run. Every character is a token in both forms, so at most half of the tokens are distinct characters.
     """
     size = config.vocab_size - len(config.specials)
-    alphabet = 1 + size // 2  # with ▁, which is no entry
+    alphabet = 1 + size // 2  # including ▁, which is not a token
     bpe = Tokenizer(models.BPE())
     bpe.normalizer = normalizer(config.normalization, config.lowercase)
     bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Metaspace()])
@@ -54,4 +54,4 @@ def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str,
     characters = [part for part in parts if len(part) == 1 and part != "▁"]
     merged = [part[1:] if part[0] == "▁" else f"##{part}" for part in parts if len(part) > 1]
     entries = dict.fromkeys([*characters, *(f"##{c}" for c in characters), *merged])
-    return {piece: rank for rank, piece in enumerate([*config.specials, *list(entries)[:size]])}
+    return {token: rank for rank, token in enumerate([*config.specials, *list(entries)[:size]])}

@@ -1,4 +1,4 @@
-"""What each augmentation does to a picture, how often, and that it draws from the seed alone."""
+"""What each augmentation does to an image, how often, and that it draws from the seed alone."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_half_are_flipped_and_a_flip_undoes_itself(pixels: Tensor) -> None:
     assert flip(once).equal(pixels)
 
 
-def test_a_crop_is_the_picture_moved(pixels: Tensor) -> None:
+def test_a_crop_is_the_image_moved(pixels: Tensor) -> None:
     n, found = 2, crop(pixels, 2)
     padded = torch.nn.functional.pad(pixels, [n] * 4)
     counts = torch.zeros(2 * n + 1, 2 * n + 1)
@@ -42,7 +42,7 @@ def test_a_crop_is_the_picture_moved(pixels: Tensor) -> None:
     assert counts.max() <= 34
 
 
-def test_a_rectangle_is_erased_in_a_share_of_pictures(pixels: Tensor) -> None:
+def test_a_rectangle_is_erased_in_a_share_of_images(pixels: Tensor) -> None:
     still = torch.full((4001, 2, 29, 31), 7, dtype=torch.uint8)
     found = erase(still, 0.25)
     changed = (found != still).any(1)  # (B, Y, X); noise is 7 in both channels once in 65,536

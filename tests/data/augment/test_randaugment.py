@@ -38,7 +38,7 @@ PILLOW: dict[str, Callable[[Image.Image, float], Image.Image]] = {
 }
 
 
-def pictures(channels: int) -> Tensor:
+def images(channels: int) -> Tensor:
     """Smooth ones with a little noise, as photographs are, each with tones of its own."""
     torch.manual_seed(0)
     coarse = torch.rand(6, channels, 5, 5) * 200 + 20
@@ -50,7 +50,7 @@ def pictures(channels: int) -> Tensor:
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_an_operation_is_pillows(name: str, channels: int, sign: float) -> None:
-    before = pictures(channels)
+    before = images(channels)
     n = len(before)
     after = operate(before, torch.full((n,), OPERATIONS.index(name)), M, torch.full((n,), sign))
     for x, found in zip(before.permute(0, 2, 3, 1), after.permute(0, 2, 3, 1)):
@@ -70,13 +70,13 @@ def test_each_has_a_reference() -> None:
     assert len(OPERATIONS) == 14
 
 
-def test_pictures_are_drawn_for_one_by_one() -> None:
-    """Each picture becomes what its own operation makes of it, whatever the others become.
+def test_images_are_drawn_for_one_by_one() -> None:
+    """Each image becomes what its own operation makes of it, whatever the others become.
 
-    But for rounding: places between pixels are products, which one picture and several take by different kernels, and
+    But for rounding: places between pixels are products, which one image and several take by different kernels, and
     a number that stands at a half then goes up or down.
     """
-    before = pictures(3)
+    before = images(3)
     which, sign = torch.tensor([0, 3, 7, 10, 13, 9]), torch.tensor([1.0, -1, 1, -1, 1, -1])
     together = operate(before, which, M, sign)
     for i in range(len(before)):
@@ -87,7 +87,7 @@ def test_pictures_are_drawn_for_one_by_one() -> None:
 
 
 def test_the_seed_says_what_is_drawn_and_nothing_is_nothing() -> None:
-    before, found = pictures(3), []
+    before, found = images(3), []
     assert randaugment(before, 0, 9) is before
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -97,7 +97,7 @@ def test_the_seed_says_what_is_drawn_and_nothing_is_nothing() -> None:
     assert found[0].dtype == torch.uint8
 
 
-def test_flat_pictures_survive() -> None:
+def test_flat_images_survive() -> None:
     flat = torch.full((14, 3, 7, 7), 77, dtype=torch.uint8)
     found = operate(flat, torch.arange(14), M, torch.ones(14))
     for name in ("autocontrast", "equalize", "contrast", "colour", "sharpness"):

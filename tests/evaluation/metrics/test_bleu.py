@@ -102,9 +102,9 @@ def test_a_perfect_translation_scores_100() -> None:
 
 
 def test_mistakes_are_explained_with_counts() -> None:
-    with pytest.raises(DataError, match="2 hypotheses but 3 references in stream 2 of 2"):
+    with pytest.raises(DataError, match="2 hypotheses but 3 references in list 2 of 2"):
         corpus_bleu(["a", "b"], [["a", "b"], ["a", "b", "c"]])
-    with pytest.raises(DataError, match="nothing to score: 0 hypotheses, 1 reference streams"):
+    with pytest.raises(DataError, match="from 0 hypotheses and 1 list of references"):
         corpus_bleu([], [[]])
     with pytest.raises(DataError, match="is a string"):
         corpus_bleu(["a", "b"], ["ab"])

@@ -27,5 +27,5 @@ def test_the_best_reference_counts() -> None:
 
 
 def test_length_mismatch() -> None:
-    with pytest.raises(DataError, match="1 hypotheses but 2 references in stream 1 of 1"):
+    with pytest.raises(DataError, match="1 hypothesis but 2 references in list 1 of 1"):
         corpus_chrf(["a"], [["a", "b"]])

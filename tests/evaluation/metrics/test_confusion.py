@@ -8,17 +8,17 @@ from clearformer.errors import DataError
 from clearformer.evaluation.metrics.confusion import accuracy, confusion, macro_f1, matthews
 from clearformer.evaluation.metrics.pearson import pearson
 
-ANSWERS = [0, 0, 0, 1, 1, 2, 2]
-SAID = [0, 0, 1, 1, 2, 2, 0]
+LABELS = [0, 0, 0, 1, 1, 2, 2]
+PREDICTIONS = [0, 0, 1, 1, 2, 2, 0]
 
 
 def test_rows_are_right_and_columns_said() -> None:
-    assert confusion(ANSWERS, SAID, 3).tolist() == [[2, 1, 0], [0, 1, 1], [1, 0, 1]]
+    assert confusion(LABELS, PREDICTIONS, 3).tolist() == [[2, 1, 0], [0, 1, 1], [1, 0, 1]]
 
 
 def test_three_classes_by_hand() -> None:
     """Said 3, 2, 2 times; they are 3, 2, 2; right 2, 1, 1."""
-    table = confusion(ANSWERS, SAID, 3)
+    table = confusion(LABELS, PREDICTIONS, 3)
     assert accuracy(table) == pytest.approx(4 / 7)
     assert macro_f1(table) == pytest.approx((4 / 6 + 2 / 4 + 2 / 4) / 3)
     assert matthews(table) == pytest.approx((7 * 4 - 17) / (49 - 17))
@@ -49,8 +49,8 @@ def test_pearson_by_hand() -> None:
 
 
 def test_there_must_be_something_to_score() -> None:
-    for answers, said in (([], []), ([1], [])):
-        with pytest.raises(DataError, match="nothing to score"):
-            confusion(answers, said, 2)
-        with pytest.raises(DataError, match="nothing to correlate"):
-            pearson(answers, said)
+    for labels, predictions in (([], []), ([1], [])):
+        with pytest.raises(DataError, match="cannot compute metrics from"):
+            confusion(labels, predictions, 2)
+        with pytest.raises(DataError, match="cannot correlate"):
+            pearson(labels, predictions)

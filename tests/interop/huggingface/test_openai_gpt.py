@@ -121,5 +121,5 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
     ],
 )
 def test_configurations_gpt_cannot_express_are_refused(fields: dict[str, Any], named: str) -> None:
-    with pytest.raises(CheckpointError, match=f"GPT knows no model with .*{named}"):
+    with pytest.raises(CheckpointError, match=f"GPT does not support .*{named}"):
         export_config(GPTConfig(residual="post").changed(**fields))

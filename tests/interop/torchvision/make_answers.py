@@ -22,7 +22,7 @@ from clearformer.interop.torchvision.convert import export_weights
 from clearformer.models.build import build_model, model_config
 
 ANSWERS = Path(__file__).with_name("answers.json")
-CLASSES, PICTURES = 17, 2
+CLASSES, IMAGES = 17, 2
 CASES: dict[str, tuple[str, int]] = {  # torchvision's name -> our preset, pixels a side
     "alexnet": ("alexnet-torchvision", 97),
     "vgg11_bn": ("vgg11-bn", 61),
@@ -49,8 +49,8 @@ def by_rule(name: str, shape: torch.Size | tuple[int, ...]) -> Tensor:
     return noise * (0.5 if len(shape) == 3 else (6 / noise[0].numel()) ** 0.5)  # tables; He's variance
 
 
-def pictures(size: int) -> Tensor:
-    return by_rule("pictures", (PICTURES, 3, size, size)).mul(30)  # (6 / fan_in)^½ made them small
+def images(size: int) -> Tensor:
+    return by_rule("pictures", (IMAGES, 3, size, size)).mul(30)  # the seed of answers.json; (6 / fan_in)^½ is small
 
 
 def our_config(preset: str) -> Any:
@@ -71,7 +71,7 @@ def scores(model: nn.Module, size: int) -> list[list[list[float]]]:
     """Of the head, then of the auxiliary networks in their order; norms and dropouts as in use."""
     model.eval()
     model.training = True  # of the outermost module alone: GoogLeNet then tells what its auxiliary networks say
-    said = model(pictures(size))
+    said = model(images(size))
     said = [said.logits, said.aux_logits1, said.aux_logits2] if hasattr(said, "logits") else [said]
     return [[[float(f"{x:.7g}") for x in row] for row in one.tolist()] for one in said]
 

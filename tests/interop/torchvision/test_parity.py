@@ -12,7 +12,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.interop.torchvision.convert import export_weights, import_weights
 from clearformer.models.build import build_model
 
-from .make_answers import ANSWERS, CASES, our_config, pictures, ruled, signature
+from .make_answers import ANSWERS, CASES, images, our_config, ruled, signature
 
 LARGE = ("vgg16", "vgg11_bn", "vit_b_16")
 every_case = pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def check(config: Any, weights: dict[str, Tensor], size: int, wanted: list[Any])
     """Ours in float64, the same on every processor; theirs are on file as float32 had them, rounded for good."""
     model: Any = build_model(config).double().eval()
     load_weights(model, weights, "by rule")
-    batch = ImageBatch(pictures(size).double())
+    batch = ImageBatch(images(size).double())
     said = model.answers(batch) if len(wanted) > 1 else [model(batch)]
     for ours, theirs in zip(said, map(torch.tensor, wanted), strict=True):
         assert (ours - theirs).abs().max() <= 1e-4 * max(1.0, theirs.abs().max().item())

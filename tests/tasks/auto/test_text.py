@@ -84,17 +84,17 @@ def test_an_encoder_of_sentences_learns_a_new_head_with_all_weights(surveyed: An
     surveyed(10_007)
     start = written(tmp_path, f"{BERT}word_head = false\n")
     assert plan_finetune_text(start, "full", []).model.word_head
-    with pytest.raises(ConfigError, match=r"no head for words(?s:.*)--method full"):
+    with pytest.raises(ConfigError, match=r"no language-model head(?s:.*)--method full"):
         plan_finetune_text(start, "lora", [])
 
 
 def test_what_is_refused_is_refused_before_the_text_is_read(tmp_path: Path) -> None:
     start = written(tmp_path, BERT)
-    with pytest.raises(ConfigError, match=r"no head to replace\nhint: choose full, lora or prefix"):
+    with pytest.raises(ConfigError, match=r"no head to replace\nhint: choose --method full, lora or prefix"):
         plan_finetune_text(start, "head", [])
     with pytest.raises(ConfigError, match="no layer `z` to adapt"):
         plan_finetune_text(start, "lora", ['tuning.lora.targets=["z"]'])
     for kind, task in (("transformer", "translation"), ("vit", "image-classification")):
         start = written(tmp_path, f'[origin]\nsource = "elsewhere"\n[model]\nkind = "{kind}"\n')
-        with pytest.raises(ConfigError, match=f"is a model for {task}, not for running text\nhint: start from a GPT"):
+        with pytest.raises(ConfigError, match=f"is a model for {task}, not for text\nhint: start from a GPT"):
             plan_finetune_text(start, "full", [])

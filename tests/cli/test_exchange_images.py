@@ -1,4 +1,4 @@
-"""Networks for pictures from elsewhere and back, and every verb on them."""
+"""Networks for images from elsewhere and back, and every verb on them."""
 
 import json
 from collections.abc import Callable
@@ -105,18 +105,18 @@ def test_a_published_network_classifies_as_it_does_there(
     assert cli("embed", "-m", folder, photo, "--out", tmp_path / "vectors.npy").code == 0
 
 
-def test_a_published_network_learns_other_pictures(cli: CliCall, folder: Path, tmp_path: Path) -> None:
+def test_a_published_network_learns_other_images(cli: CliCall, folder: Path, tmp_path: Path) -> None:
     for k, name in enumerate(("red", "blue")):
-        (tmp_path / "pictures" / name).mkdir(parents=True)
+        (tmp_path / "images" / name).mkdir(parents=True)
         for i in range(12):
             pixels = np.full((31, 29, 3), i, dtype=np.uint8)
             pixels[..., 2 * k] = 240
-            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{i}.png")
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{i}.png")
     steps = ("--set", "train.steps=2", "--set", "train.validate_every=2", "--device", "cpu")
-    images = ("--images", tmp_path / "pictures", "--method", "head")
+    images = ("--images", tmp_path / "images", "--method", "head")
     tuned = cli("finetune", "-m", folder, *images, "--out", tmp_path / "tuned", *steps)
     assert (tuned.code, tuned.out) == (0, f"{tmp_path / 'tuned'}\n")
-    found = by_us(cli, tmp_path / "tuned", tmp_path / "pictures" / "red" / "3.png")
+    found = by_us(cli, tmp_path / "tuned", tmp_path / "images" / "red" / "3.png")
     assert found.keys() == {"red", "blue"}
 
 
@@ -158,15 +158,15 @@ def test_mistakes_are_said_in_a_sentence(cli: CliCall, run: Path, folder: Path, 
         assert "Traceback" not in err
         return str(err)
 
-    assert "3 classes, and 2 names are given" in error("import", folder, tmp_path / "a", "--classes", "dog,cat")
+    assert "3 classes, but --classes has 2 names" in error("import", folder, tmp_path / "a", "--classes", "dog,cat")
     torch.save({"weight": torch.ones(2)}, tmp_path / "other.pth")
-    assert "no network that is known by its tensors" in error("import", tmp_path / "other.pth", tmp_path / "a")
+    assert "not contain the weights of a supported network" in error("import", tmp_path / "other.pth", tmp_path / "a")
     (tmp_path / "broken.pth").write_bytes(b"no pickle")
     assert "cannot be read" in error("import", tmp_path / "broken.pth", tmp_path / "a")
     assert "unsupported file type" in error("import", folder / "config.json", tmp_path / "a")
-    assert "no model of the kind `transformer`" in error("export", run, tmp_path / "b", "--format", "torchvision")
+    assert "`transformer` cannot be exported" in error("export", run, tmp_path / "b", "--format", "torchvision")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
     import_model(folder, tmp_path / "run")
     (tmp_path / "run/classes.json").write_text('["dog"]')
-    assert "names 1 classes, and the model knows 3" in error("export", tmp_path / "run", tmp_path / "b")
+    assert "lists 1 class, but the model has 3" in error("export", tmp_path / "run", tmp_path / "b")
