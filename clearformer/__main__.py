@@ -1,4 +1,4 @@
-"""python -m clearformer; torchrun starts this module, too."""
+"""Runs the command line for `python -m clearformer`; torchrun starts this module, too."""
 
 from clearformer.cli import main
 

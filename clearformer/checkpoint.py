@@ -38,7 +38,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
-    """The paths of the files above, the lock of the folder, and its clean-up."""
+    """The paths of the files in a run folder, the lock of the folder, and its clean-up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,7 +117,7 @@ def atomically(path: Path) -> Iterator[Path]:
 def create(path: Path) -> int:
     """Create an empty file, and return its mode.
 
-    This reveals the umask, which can only be read directly by changing it, for all threads at once.
+    The mode reveals the umask. Reading the umask directly would change it for all threads.
     """
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -144,20 +144,20 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts that `save_tensors` wrote. Other safetensors files have tensors and no facts."""
+    """Load the tensors and facts that `save_tensors` wrote. Other safetensors files have tensors but no facts."""
     with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return tensors, facts_in(file)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of a file. Only the header is read."""
+    """Read the facts that `save_tensors` stored in a file. Only the header is read."""
     with open_tensors(path) as file:
         return facts_in(file)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor by name. Only the header is read."""
+    """Read the shape of every tensor in a file, by name. Only the header is read."""
     with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
@@ -188,7 +188,7 @@ def facts_in(file: Any) -> dict[str, Any]:
 
 
 def first_bytes(path: Path) -> bytes:
-    """The first two bytes, or none if the file cannot be read."""
+    """Return the first two bytes of a file, or b"" if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(2)
@@ -199,7 +199,7 @@ def first_bytes(path: Path) -> bytes:
 def load_weights(
     model: nn.Module, weights: Mapping[str, Tensor], where: str, part: Collection[str] | None = None
 ) -> None:
-    """Load weights into the model, sharded or not, or into the tensors listed in `part`.
+    """Load weights into a model, which may be sharded. With `part`, load only the tensors listed there.
 
     Missing, unexpected and wrongly shaped tensors are errors. Tied weights are stored once.
     """
@@ -224,7 +224,7 @@ def load_weights(
 
 
 def unique_names(model: nn.Module) -> list[str]:
-    """State-dict names, with one name for each tied tensor: the name under which it is saved."""
+    """Return the state-dict names, with a single name for each tied tensor: the name under which it is saved."""
     seen: dict[int, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         seen.setdefault(id(tensor), name)
@@ -232,13 +232,13 @@ def unique_names(model: nn.Module) -> list[str]:
 
 
 def weights_of(model: nn.Module, part: Collection[str] | None = None) -> dict[str, Tensor]:
-    """The tensors of a model to save, or only those listed in `part`."""
+    """Return the tensors of a model that are saved, or only the ones listed in `part`."""
     state = model.state_dict()
     return {name: state[name] for name in unique_names(model) if part is None or name in part}
 
 
 def fingerprint(model: nn.Module) -> str:
-    """16 hexadecimal digits that depend on every name, shape and bit of the weights."""
+    """Return 16 hexadecimal digits that depend on every name, shape and bit of the weights."""
     digest = sha256()
     for name, tensor in sorted(weights_of(model).items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
@@ -247,12 +247,12 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The full tensor, gathered from all ranks if it is sharded. All ranks must call this together."""
+    """Return the full tensor, gathered from all ranks if it is sharded. All ranks must call this together."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A full tensor sharded over the ranks like `other`; each rank takes its shard from its copy."""
+    """Shard a full tensor over the ranks like `other`. Each rank takes its shard from its own copy."""
     if not hasattr(other, "full_tensor"):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -262,7 +262,7 @@ def like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def versions() -> dict[str, str]:
-    """Versions and hardware, recorded with every result."""
+    """Return the versions and the hardware, which are recorded with every result."""
     import platform
     from importlib.metadata import version
 

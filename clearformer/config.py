@@ -1,7 +1,7 @@
 """The base class of all configurations: frozen, typed, and strict about unknown keys.
 
 Each table of a recipe is validated by one subclass, defined next to the code that it configures. `parse` turns
-pydantic's report into one sentence with the file, the table and the key, and a hint.
+pydantic's report into a hint and one sentence that names the file, the table and the key.
 """
 
 import re
@@ -30,11 +30,11 @@ class Config(BaseModel):
             raise ConfigError(*explain(error, where, cls)) from None
 
     def changed(self, **fields: Any) -> Self:
-        """A copy with some fields replaced, validated like the original."""
+        """Return a copy with some fields replaced, validated like the original."""
         return self.parse({**self.model_dump(exclude_unset=True), **fields})
 
 
-EXPECTED = {  # the beginning of pydantic's name for an error -> what the value is not
+EXPECTED = {  # the beginning of pydantic's error type -> what the value should be
     "int_": "a whole number",
     "float_": "a number",
     "bool_": "true or false",
@@ -58,7 +58,7 @@ BOUNDS = {
 
 
 class Place(NamedTuple):
-    """The place of a problem: its key, the tables that lead there, and the declarations of the key and its table."""
+    """The location of a problem: its key, the tables that lead there, and the declarations of the key and its table."""
 
     key: str
     tables: tuple[str, ...]
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tuple[str, str | None]:
-    """The message and the hint for the first problem of a ValidationError."""
+    """Return the message and the hint for the first problem of a ValidationError."""
     problem = error.errors(include_url=False)[0]
     kind, loc, value = problem["type"], problem["loc"], problem["input"]
     is_name = bool(loc) and loc[-1] == "[key]"  # the name of a table, not a value
@@ -98,7 +98,7 @@ def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tupl
 
 
 def locate(loc: Sequence[str | int], schema: type[BaseModel]) -> Place:
-    """Follow pydantic's path to a problem, without its tags for the members of a union."""
+    """Follow pydantic's path to a problem, ignoring its tags for the members of a union."""
     place, inner = Place("", (), None, None), schema
     for part in loc:
         if isinstance(part, int):
@@ -113,7 +113,7 @@ def locate(loc: Sequence[str | int], schema: type[BaseModel]) -> Place:
 
 
 def table_in(annotation: Any) -> Any:
-    """The configuration, or the dictionary of configurations, that a field of this type holds, or None."""
+    """Return the type of configuration, or dictionary of configurations, that a field holds; None if there is none."""
     for kind in (annotation, *get_args(annotation)):
         if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
             return kind
@@ -121,7 +121,7 @@ def table_in(annotation: Any) -> Any:
 
 
 def failure(problem: ErrorDetails) -> str:
-    """The end of a sentence that begins with a setting and its value."""
+    """Return the end of an error message that begins with a setting and its value."""
     kind, context = problem["type"], problem.get("ctx", {})
     if kind in BOUNDS:
         return f" is {BOUNDS[kind].format(**context)}"
@@ -135,7 +135,7 @@ def failure(problem: ErrorDetails) -> str:
 
 
 def describe(place: Place) -> str | None:
-    """The description of a key, with its default as an example."""
+    """Return the description of a key, with its default as an example."""
     if place.field is None:
         return None
     default = place.field.get_default()

@@ -1,4 +1,4 @@
-"""Functions that will be removed in the next version. Each warns, with the call that replaces it."""
+"""Functions that will be removed in the next version. Each one warns and names its replacement."""
 
 import warnings
 from pathlib import Path

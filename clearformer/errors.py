@@ -2,13 +2,13 @@
 
     ClearformerError
     ├── ConfigError        an invalid recipe, preset or command-line value
-    ├── DataError          a dataset that is missing, empty, wrongly encoded or has the wrong columns
+    ├── DataError          a dataset that is missing, empty or wrongly encoded, or has the wrong columns
     ├── TokenizerError     a vocabulary that cannot be trained, or does not fit the model
-    ├── CheckpointError    a run folder that is missing, truncated, foreign or belongs to another model
+    ├── CheckpointError    a run folder that is missing, truncated or unknown, or belongs to another model
     ├── TrainingError      a run that diverged: its loss is no longer finite
     └── MachineError       an unavailable device, a full disk, a package that is not installed
 
-Each has a message of one sentence, with the problem and its place, and a hint with the remedy.
+Each error has a message of one sentence, which says what is wrong and where, and a hint, which says what to do.
 Any other exception is a bug in Clearformer and keeps its traceback.
 """
 
@@ -49,11 +49,11 @@ class MachineError(ClearformerError):
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM, raised once the checkpoint is saved. It is not an error, hence not a ClearformerError."""
+    """Raised after Ctrl-C or SIGTERM, once the checkpoint is saved. It is no error, so it is no ClearformerError."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The hint for an unknown name: the closest known name, or all known names if none is close."""
+    """Return the hint for an unknown name: the closest known name, or all known names if none is close."""
     names = sorted(set(known))
     close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(names)}"
+    return f"did you mean `{close[0]}`?" if close else f"choose one of {', '.join(names)}"

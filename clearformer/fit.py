@@ -41,7 +41,7 @@ def train(
     base: Pretrained | None = None,
     survey: Any = None,
 ) -> dict[str, Any]:
-    """Train a recipe in the folder `out`, and return the report.
+    """Train the model of a recipe in the folder `out`, and return the report.
 
     `base` is the base model of [tuning], if the caller has opened it already. `survey` holds the statistics of the data
     that the automatic recipe was derived from, so that the data is not read twice.
@@ -62,7 +62,7 @@ def train(
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
             elif recipe.tuning is not None:
-                trainer.save()  # from here on, full fine-tuning no longer needs its base
+                trainer.save()  # from here on, full fine-tuning no longer needs its base model
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
             trainer.train(task.steps(world))
@@ -107,7 +107,7 @@ def set_up(
     base: Pretrained | None = None,
     survey: Any = None,
 ) -> tuple[Trainer, Task]:
-    """The trainer and the task of a run, built in an order that keeps random draws repeatable."""
+    """Build the trainer and the task of a run, in an order that keeps random draws repeatable."""
     base = base or open_start(recipe, run)
     task = prepare(recipe, run, world, base, survey)
     final = task.recipe
@@ -131,7 +131,7 @@ def set_up(
 
 
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:
-    """The base of a fine-tuning run. It is no longer needed once the run has saved all weights."""
+    """Open the base model of a fine-tuning run. It is no longer needed once the run has saved all weights."""
     tuning = recipe.tuning
     if tuning is None or tuning.base is None or (run.last.exists() and not tuning.is_partial):
         return None
@@ -139,10 +139,10 @@ def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:
 
 
 def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | None, survey: Any) -> Task:
-    """The task, with its data in the run folder and its final recipe. Data that is already prepared is reused.
+    """Store the data in the run folder, and return the task with its final recipe. Data already prepared is reused.
 
-    Only this function changes a recipe: sizes come from the base, the vocabulary and the classes. The recipe is written
-    before any example is stored, so that a run that is killed meanwhile can be resumed.
+    Only this function changes a recipe: sizes come from the base model, the vocabulary and the classes. The recipe is
+    written before any example is stored, so that a run that is killed meanwhile can be resumed.
     """
     requested = recipe if base is None else on_base(recipe, base, run.path)
     task = task_named(requested.objective.kind)(requested, run)
@@ -176,7 +176,7 @@ def announce(task: Task, model: nn.Module, device: torch.device, world: World) -
 
 
 def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -> dict[str, Any]:
-    """Test the best checkpoint, write the report, draw the curves."""
+    """Test the best checkpoint, write the report, and plot the curves."""
     progress = trainer.progress
     report: dict[str, Any] = {
         "valid": progress.scores,
@@ -202,7 +202,7 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
 
 
 def draw_curves(run: RunFolder, metrics: tuple[Metric, ...]) -> None:
-    """Draw curves.png. Without matplotlib it is skipped, and the run is still complete."""
+    """Plot the curves to curves.png. Without matplotlib it is skipped, and the run is still complete."""
     try:
         from clearformer.plots.curves import plot_curves
     except MachineError as error:

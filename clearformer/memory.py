@@ -1,4 +1,4 @@
-"""Memory settings of the process, and its peak memory."""
+"""Settings for the memory of this process, and its peak usage."""
 
 import ctypes
 import resource
@@ -25,7 +25,7 @@ HUGE = 2**21  # bytes per huge page
 def on_huge_pages(address: int, n_bytes: int) -> None:
     """Move a block of memory to pages of 2 MiB instead of 4 KiB, so that reading it needs fewer address translations.
 
-    Reading weights once per token becomes 5 % faster. It has no effect on systems that do not support it.
+    Reading weights once per token becomes 5 % faster. Systems without support for it ignore the call.
     """
     if sys.platform == "linux" and n_bytes >= HUGE:
         libc = ctypes.CDLL(None)
@@ -34,5 +34,5 @@ def on_huge_pages(address: int, n_bytes: int) -> None:
 
 
 def peak_mb() -> float:
-    """Peak resident memory of the process, in MB of 10⁶ bytes. Linux reports KiB, macOS bytes."""
+    """Return the peak resident memory of the process, in MB of 10⁶ bytes. Linux reports KiB, macOS bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6

@@ -24,7 +24,7 @@ class Metric(NamedTuple):
         return value < best if self.lower_is_better else value > best
 
     def format(self, value: float) -> str:
-        """Title and value: "BLEU 41.07"."""
+        """Return the title and the value as text, such as "BLEU 41.07"."""
         return f"{self.title} {value:.{self.digits}f}"
 
 

@@ -57,7 +57,7 @@ OPTIONAL: dict[str, type[Config]] = {
 
 
 class Recipe(Tables):
-    """The tables above, validated."""
+    """The validated tables of a recipe."""
 
     @classmethod
     def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
@@ -76,7 +76,7 @@ class Recipe(Tables):
                     f"{where}: `{section}` is not a table", f"write the keys of `{section}` below a line [{section}]"
                 )
         if "data" not in table and "origin" not in table:
-            raise ConfigError(f"{where}: missing table [data]", 'add, for example: data.train.path = "pairs.tsv"')
+            raise ConfigError(f"{where}: missing table [data]", 'add it, for example data.train.path = "pairs.tsv"')
         sections: dict[str, Any] = {
             name: schema.parse(table.get(name, {}), f"{where}: [{name}]") for name, schema in SECTIONS.items()
         }
@@ -93,7 +93,7 @@ class Recipe(Tables):
 
 
 def parse_objective(table: Mapping[str, Any], model: Any, where: str) -> Any:
-    """[objective]: its `kind` determines the task; by default, the task of the model's architecture."""
+    """Parse the table [objective]. Its `kind` determines the task; by default, it is the task of the architecture."""
     table = dict(table)
     kind = str(table.setdefault("kind", model_task(model.kind)))
     if kind not in objective_names():
@@ -109,7 +109,7 @@ MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names that were defined here in 0.1, kept for one version."""
+    """Look up a name that was defined here in version 0.1. These names are kept for one version."""
     if name not in MOVED:
         raise AttributeError(f"module 'clearformer.recipe' has no attribute {name!r}")
     warnings.warn(f"clearformer.recipe.{name} has moved to {MOVED[name]}", DeprecationWarning, stacklevel=2)

@@ -5,7 +5,7 @@
     register("model", "mine", Mine)        adds a class, for example in a plugin
 
 models/, tasks/, objectives/ and text/tokenizers/ have one table each. Entry points in the group `clearformer.<kind>`
-are added as well. A name is only looked up here: a name in a downloaded file cannot cause an import.
+are added as well. Names are only looked up in these tables, so a name in a downloaded file cannot import other code.
 """
 
 import warnings
@@ -28,7 +28,7 @@ TABLES = {
 
 
 class Table(Generic[T]):
-    """Classes of one kind by name: `shipped` ones as "module:attribute", and `added` ones."""
+    """The classes of one kind, by name: `shipped` ones, given as "module:attribute", and `added` ones."""
 
     def __init__(self, kind: str, shipped: Mapping[str, str]) -> None:
         self.kind, self.shipped = kind, dict(shipped)
@@ -42,12 +42,12 @@ class Table(Generic[T]):
         return entry
 
     def names(self) -> list[str]:
-        """All names that `resolve` accepts, sorted."""
+        """Return all names that `resolve` accepts, sorted."""
         plugins = {point.name for point in entry_points(group=f"clearformer.{self.kind}")}
         return sorted({*self.shipped, *self.added, *plugins})
 
     def resolve(self, name: str) -> T:
-        """The class with this name, imported on first use."""
+        """Return the class with this name, imported on first use."""
         if name in self.added:
             return self.added[name]
         if name in self.shipped:
@@ -58,7 +58,7 @@ class Table(Generic[T]):
 
 
 def register(kind: str, name: str, entry: Any) -> Any:
-    """Add a class under a new name, and return it."""
+    """Register a class under a new name, and return the class."""
     if kind not in TABLES:
         raise ConfigError(f"cannot register a `{kind}`: unknown kind", suggest(kind, TABLES))
     table: Table[Any] = load(TABLES[kind])
@@ -66,13 +66,13 @@ def register(kind: str, name: str, entry: Any) -> Any:
 
 
 def resolve(kind: str, name: str) -> Any:
-    """The class of this kind and name. Deprecated: use the typed tables, as in MODELS.resolve(name)."""
+    """Return the class of this kind and name. Deprecated: use a typed table, as in MODELS.resolve(name)."""
     warnings.warn(f"registry.resolve is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
     return load(TABLES[kind]).resolve(name)
 
 
 def names(kind: str) -> list[str]:
-    """All names of this kind. Deprecated: use MODELS.names()."""
+    """Return all names of this kind. Deprecated: use a typed table, as in MODELS.names()."""
     warnings.warn(f"registry.names is deprecated: use {TABLES[kind]}", DeprecationWarning, stacklevel=2)
     registered: list[str] = load(TABLES[kind]).names()
     return registered

@@ -2,7 +2,7 @@
 
 Tables        the recipe that tasks and the trainer use; recipe.py reads it from TOML
 override      apply settings in the form of --set, such as "train.steps=500"
-read_toml     a TOML file as plain dictionaries
+read_toml     read a TOML file into plain dictionaries
 """
 
 import tomllib
@@ -46,25 +46,25 @@ class Tables:
     origin: Origin | None = None
 
     def with_tables(self, **tables: Any) -> Self:
-        """A copy with some tables replaced."""
+        """Return a copy with some tables replaced."""
         return replace(self, **tables)
 
     def with_model(self, **changes: Any) -> Self:
-        """A copy with some keys of [model] changed."""
+        """Return a copy with some keys of [model] changed."""
         return replace(self, model=self.model.changed(**changes))
 
     def with_vocab(self, **sizes: int) -> Self:
-        """A copy with these vocabulary sizes. An imported model keeps its larger embeddings if it has unused rows."""
+        """Return a copy with these vocabulary sizes. An imported model keeps the unused rows of its embeddings."""
         if self.origin is not None:
             sizes = {key: max(size, getattr(self.model, key)) for key, size in sizes.items()}
         return self.with_model(**sizes)
 
     def dump(self) -> str:
-        """The recipe as TOML, with every field. A field that is None is omitted, because TOML has no null."""
+        """Return the recipe as TOML, with every field. A field that is None is omitted, because TOML has no null."""
         return tomli_w.dumps(self.tables())
 
     def tables(self) -> dict[str, Any]:
-        """The recipe as nested dictionaries of plain values."""
+        """Return the recipe as nested dictionaries of plain values."""
         tables = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: table.model_dump(mode="json", exclude_none=True)
@@ -74,13 +74,13 @@ class Tables:
 
 
 def read_toml(path: Path, example: str) -> dict[str, Any]:
-    """The tables of a file. `example` is the hint for a file that is not TOML: a valid line."""
+    """Read the tables of a TOML file. `example` is the hint for a file that is not valid TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(
-            f"{path} cannot be read: {reason}", "give a recipe: a TOML file, for example one from recipes/"
+            f"{path} cannot be read: {reason}", "give a recipe, which is a TOML file, for example one from recipes/"
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", example) from None
@@ -112,7 +112,7 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
 
 
 def parse_setting(setting: str) -> tuple[list[str], Any]:
-    """The path and value of "train.steps=500". The value is TOML; text that is not valid TOML is a string."""
+    """Return the path and value in "train.steps=500". The value is TOML; text that is not valid TOML is a string."""
     key, equals, text = setting.partition("=")
     path = key.strip().split(".")
     if not equals or len(path) < 2:

@@ -9,17 +9,17 @@ from collections.abc import Iterable
 
 
 def count(n: int, singular: str, plural: str | None = None) -> str:
-    """The number, with thousands separated by commas, and the noun that agrees with it."""
+    """Return the number, with thousands separated by commas, and the noun in the form that agrees with it."""
     return f"{n:,} {agree(n, singular, plural or singular + 's')}"
 
 
 def agree(n: int, singular: str, plural: str) -> str:
-    """The form of a word that agrees with `n`; English uses the plural for zero."""
+    """Return the form of a word that agrees with `n`; English uses the plural for zero."""
     return singular if n == 1 else plural
 
 
 def listed(names: Iterable[object], most: int | None = None) -> str:
-    """Names in a sentence: `a`, `a and b`, `a, b and c`; past `most` names the rest are counted."""
+    """List names in a sentence: `a`, `a and b`, `a, b and c`. Names beyond `most` are only counted."""
     words = [str(name) for name in names]
     if most is not None and len(words) > most:
         words[most:] = [f"{len(words) - most:,} more"]

@@ -37,7 +37,7 @@ def test_a_table_is_parsed() -> None:
     ("table", "expected"),
     [
         ({"name": "a", "n_head": 3}, "copy.toml: [model]: unknown key `n_head`\nhint: did you mean `n_heads`?"),
-        ({"name": "a", "xyz": 3}, "copy.toml: [model]: unknown key `xyz`\nhint: choose one of: inner, n_heads, name"),
+        ({"name": "a", "xyz": 3}, "copy.toml: [model]: unknown key `xyz`\nhint: choose one of inner, n_heads, name"),
         ({}, "copy.toml: [model]: missing key `name`"),
         (
             {"name": "a", "inner": {"bass": 3}},

@@ -42,7 +42,7 @@ def test_pairs_that_are_kept_must_fit_the_model() -> None:
     """The longest pair and its EOS: 13 + 1 positions."""
     data = {**PAIRS, "filter": {"max_tokens": 13}}
     assert parse(data=data, model={"max_length": 14}).model.max_length == 14
-    with pytest.raises(ConfigError, match=r"max_tokens = 13 is too long for model\.max_length = 13") as caught:
+    with pytest.raises(ConfigError, match=r"max_tokens = 13 is too large for model\.max_length = 13") as caught:
         parse(data=data, model={"max_length": 13})
     assert caught.value.hint == "set data.filter.max_tokens = 12, or model.max_length = 14"
 

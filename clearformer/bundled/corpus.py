@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 
 def generate(n: int, seed: int = 0, depth: int = 1, script: Script = "devanagari") -> list[Pair]:
-    """`n` pairs with distinct English sentences and relative clauses nested up to `depth` deep."""
+    """Generate `n` pairs with distinct English sentences and relative clauses nested up to `depth` levels deep."""
     return [_pair(clause, script) for clause in islice(_sentences(f"{seed}", range(depth + 1)), n)]
 
 
@@ -62,11 +62,11 @@ def splits(
     depth: int = 1,
     script: Script = "devanagari",
 ) -> dict[str, list[Pair]]:
-    """Five lists of the given sizes; no English sentence occurs in two of them.
+    """Generate five splits of the given sizes. No English sentence occurs in two of them.
 
-    train, valid, test    a random split: nested up to `depth` deep, without held-out combinations
-    combinations          equally deep, each with at least one held-out combination
-    deeper                nested exactly `depth + 1` deep, without held-out combinations
+    train, valid, test    a random split: clauses nested up to `depth` levels deep, no held-out combinations
+    combinations          equally deep, with at least one held-out combination in each sentence
+    deeper                clauses nested exactly `depth + 1` levels deep, no held-out combinations
 
     Valid and test do not depend on the size of train, so that learning curves are comparable.
     """
@@ -108,13 +108,13 @@ def has_held_out(clause: Clause) -> bool:
 
 
 def word_by_word(sentence: str, script: Script = "devanagari") -> str:
-    """The baseline: replace each English word by its plainest Hindi form, in English order; unknown words stay."""
+    """Translate word by word, as a baseline: basic Hindi forms in English word order. Unknown words are kept."""
     words = (_dictionary().get(word, word) for word in sentence.lower().split())
     return _written(" ".join(word for word in words if word), script)
 
 
 def _sentences(seed: str, depths: range) -> Iterator[Clause]:
-    """An endless stream of distinct sentences. Each level of depth is half as common as the previous one."""
+    """Yield distinct sentences endlessly. Each level of depth is half as common as the previous one."""
     rng, seen = Random(seed), set[str]()
     speaker, weights = Speaker(rng), [2.0**-depth for depth in depths]
     while True:
@@ -140,7 +140,7 @@ def _written(devanagari: str, script: Script) -> str:
 
 @cache
 def _dictionary() -> dict[str, str]:
-    """English word forms to Hindi forms (masculine, direct); *old* is पुराना, and *read* is the present tense."""
+    """Map English word forms to Hindi forms (masculine, direct). *old* is पुराना, and *read* is the present tense."""
     entries = {"an": "एक", "who": "जो", "whom": "जिसे", "which": "जो", "when": "जब", "will": "", "used": ""}
     entries |= {"is": "है", "are": "हैं", "was": "था", "were": "थे", "be": "होगा", "every": "हर", "day": "दिन"}
     entries |= {"in": "में", "on": "पर", "under": "के नीचे", "near": "के पास", "with": "के साथ", "from": "से", "to": "को"}

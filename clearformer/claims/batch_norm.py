@@ -20,13 +20,13 @@ from clearformer.training.optim import OptimConfig
 
 N, CLASSES, WIDTH, DEPTH = 9, 8, 12, 8
 ROWS, STEPS, RATE = 64, 200, 0.1
-LAST = 10  # steps to average for the final loss, since a single step is noisy
+LAST = 10  # last steps over which the final loss is averaged, since a single step is noisy
 Unit = Literal["relu", "tanh", "sigmoid"]
 UNITS: dict[Unit, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
 
 def train(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot batch-norm`."""
+    """Return the data that `clearformer plot batch-norm` shows."""
     runs = {}
     for unit in UNITS:
         for has_norm in (False, True):
@@ -43,7 +43,7 @@ def train(seed: int = 0) -> dict[str, Any]:
 
 
 def build(unit: Unit, has_norm: bool) -> nn.Sequential:
-    """(B, 1, N, N) -> (B, CLASSES): DEPTH convolutions, global average pooling and a linear head."""
+    """Build DEPTH convolutions, global average pooling and a linear head: (B, 1, N, N) -> (B, CLASSES)."""
     layers: list[nn.Module] = []
     for depth in range(DEPTH):
         conv = nn.Conv2d(WIDTH if depth else 1, WIDTH, 3, padding=1)
@@ -53,7 +53,7 @@ def build(unit: Unit, has_norm: bool) -> nn.Sequential:
 
 
 def learn(model: nn.Sequential, generator: torch.Generator) -> dict[str, list[float]]:
-    """The loss at each step, and the gradient norm of each convolution at the first step."""
+    """Train a model; returns the loss at each step, and the gradient norm of each convolution at the first step."""
     optimizer = OptimConfig(kind="momentum", lr=RATE, weight_decay=0.0).build(model)
     losses, slopes = [], []
     for step in range(STEPS):
@@ -75,7 +75,7 @@ def slope(layer: nn.Conv2d) -> float:
 
 
 def gratings(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Images (n, 1, N, N) and the classes of their directions (n,)."""
+    """Draw n gratings; returns images (n, 1, N, N) and the classes of their directions (n,)."""
     classes = torch.randint(CLASSES, (n,), generator=generator)
     theta = (classes * math.pi / CLASSES)[:, None, None]
     pitch, phase = torch.rand(2, n, 1, 1, generator=generator)

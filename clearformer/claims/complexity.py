@@ -1,10 +1,10 @@
-"""The cost of a longer text for attention and for an LSTM.
+"""How the cost of attention and of an LSTM grows with the length of a text.
 
     attention     4 T D² + 2 T² D multiply-adds        all positions at once; quadratic for T well above 2 D
     LSTM          8 T D²                               linear, but every step has to wait for the previous one
 
 Seconds are measured on this machine, on one thread, as the minimum of several runs. Multiply-adds are counted during a
-forward pass. The exponent p of cost ∝ T^p is the slope of log cost over log T, fitted to lengths from LONG on.
+forward pass. The exponent p of cost ∝ T^p is the slope of log cost over log T, fitted to lengths ≥ LONG.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ ROUNDS = 4
 
 
 def measure(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot complexity`."""
+    """Return the data that `clearformer plot complexity` shows."""
     torch.manual_seed(seed)
     layers: dict[str, nn.Module] = {
         "attention, fused": MultiHeadAttention(D, H, core=FusedCore()),
@@ -35,7 +35,7 @@ def measure(seed: int = 0) -> dict[str, Any]:
     }
     counted = {"attention": layers["attention, as the equation"], "LSTM": Unrolled("lstm", D, D)}
     with torch.no_grad():
-        # In rounds, so that a busy moment of the machine does not affect only one layer.
+        # Measured in rounds, so that a busy moment of the machine does not affect only one layer.
         rounds = [
             {name: [seconds_of(layer, T) for T in LENGTHS] for name, layer in layers.items()} for _ in range(ROUNDS)
         ]
@@ -74,6 +74,6 @@ def fitted(costs: list[float]) -> dict[str, Any]:
 
 
 def exponent(lengths: Sequence[int], costs: Sequence[float]) -> float:
-    """p of the least-squares line log cost = p log T + c."""
+    """Return the slope p of the least-squares line log cost = p log T + c."""
     x, y = torch.tensor([(T, cost) for T, cost in zip(lengths, costs) if T >= LONG], dtype=torch.float64).log().T
     return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()

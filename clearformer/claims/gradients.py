@@ -1,8 +1,9 @@
 """Vanishing and exploding gradients, measured.
 
-For each network, with torch's default and with orthogonal initialisation, before and after training as a character
-language model on the bundled corpus: the norm of ∂h_t/∂h_k against t − k (`jacobians.py`), as the geometric mean over
-a few texts. Then an RNN that starts at 2 times a rotation, so that its gradients explode, with and without clipping:
+Each network is trained as a character language model on the bundled corpus, from torch's default and from orthogonal
+initialisation. Before and after training, the norm of ∂h_t/∂h_k is measured for each distance t − k (`jacobians.py`),
+as the geometric mean over a few texts. Then an RNN whose gradients explode, because its matrix starts as 2 times a
+rotation, is trained with and without clipping:
 
     g ← g · min(1, clip / |g|)                                                       Pascanu et al. 2013
 """
@@ -21,7 +22,7 @@ from clearformer.training.optim import OptimConfig
 T, ROWS = 128, 16  # characters per text, texts per step
 SAMPLES = 4  # texts over which norms are averaged
 STEPS, CLIP = 200, 1.0
-GAIN = 2.0  # of the RNN whose gradients explode
+GAIN = 2.0  # of the initialisation of the RNN whose gradients explode
 MARKS = (10, 50, 100)  # distances whose norms are also listed separately
 READERS: dict[str, Callable[[int], Reader]] = {
     "RNN": lambda n: Recurrent(n, "rnn"),
@@ -34,7 +35,7 @@ STARTS = ("default", "orthogonal")
 
 
 def watch(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot gradients`."""
+    """Return the data that `clearformer plot gradients` shows."""
     text = " ".join(pair.english for pair in generate(2000, seed))
     letters = sorted(set(text))
     stream = torch.tensor([letters.index(letter) for letter in text])
@@ -75,7 +76,7 @@ def title(norms: dict[str, list[float]]) -> str:
 
 
 def norms_by_distance(name: str, reader: Reader, samples: Tensor) -> dict[str, list[float]]:
-    """Gradient norms by distance; for an RNN, also without its tanh."""
+    """Return the gradient norm at each distance; for an RNN, also the norm without its tanh."""
     with torch.no_grad():
         lines = {name: reader.norms(samples)}
         if name == "RNN" and isinstance(reader, Recurrent):
@@ -84,7 +85,7 @@ def norms_by_distance(name: str, reader: Reader, samples: Tensor) -> dict[str, l
 
 
 def explode(stream: Tensor, n_letters: int, seed: int) -> dict[str, Any]:
-    """Losses and gradient norms of an RNN with exploding gradients, with and without clipping."""
+    """Return the losses and gradient norms of an RNN with exploding gradients, with and without clipping."""
     runs = {}
     for name, clip in (("with", CLIP), ("without", float("inf"))):
         torch.manual_seed(seed)
@@ -94,7 +95,7 @@ def explode(stream: Tensor, n_letters: int, seed: int) -> dict[str, Any]:
 
 
 def train(reader: Reader, stream: Tensor, rule: OptimConfig, clip: float, seed: int) -> dict[str, list[float]]:
-    """The loss and the gradient norm before clipping, at each step."""
+    """Train a network; returns the loss and the gradient norm before clipping, at each step."""
     optimizer, generator = rule.build(reader), torch.Generator().manual_seed(seed)
     losses, norms = [], []
     for _ in range(STEPS):
@@ -109,6 +110,6 @@ def train(reader: Reader, stream: Tensor, rule: OptimConfig, clip: float, seed: 
 
 
 def texts(stream: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Random windows (n, T + 1) of the stream."""
+    """Draw n random windows of the stream, (n, T + 1)."""
     starts = torch.randint(len(stream) - T, (n, 1), generator=generator)
     return stream[starts + torch.arange(T + 1)]

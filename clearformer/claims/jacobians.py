@@ -3,7 +3,7 @@
     ∂h_t/∂h_k = ∂h_t/∂h_{t−1} · … · ∂h_{k+1}/∂h_k          the largest singular value of the product is its norm
 
 With a linear activation each factor is W: the norm stays 1 if W is orthogonal, and falls as ρ^(t−k) if its spectral
-radius ρ is below 1. The state of a cell is everything it passes on: for an LSTM, h and m.
+radius ρ is below 1. The state of a cell is everything that it passes to the next step: for an LSTM, h and m.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,10 @@ Step = Callable[[Tensor, Tensor], Tensor]  # x (…, G·D), state (N, …, D) ->
 
 
 def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
-    """(B, T + 1): at d the norm of ∂s_T/∂s_{T−d}, with s_0 = start (N, B, D) and s_1 … s_T from inputs (B, T, G·D)."""
+    """Return norms (B, T + 1), of which entry d is the norm of ∂s_T/∂s_{T−d}.
+
+    s_0 is start (N, B, D), and s_1 … s_T are computed from inputs (B, T, G·D).
+    """
     states = [start]
     for x in inputs.unbind(1)[:-1]:
         states.append(step(x, states[-1]))
@@ -30,6 +33,6 @@ def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
 
 
 def through_layer(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """(B, T): at d the norm of ∂h_T/∂x_{T−d}, where h = layer(x) and x is (B, T, D), positions 1 … T."""
+    """Return norms (B, T), of which entry d is the norm of ∂h_T/∂x_{T−d}, where h = layer(x) and x is (B, T, D)."""
     jacobian = vmap(jacrev(lambda row: layer(row[None])[0, -1]))(x)  # (B, D, T, D)
     return torch.linalg.matrix_norm(jacobian.transpose(1, 2), 2).flip(1)

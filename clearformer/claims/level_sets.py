@@ -18,7 +18,7 @@ from clearformer.claims.surfaces import PLACES, contours
 PLACE = PLACES["saddle"]
 POINTS = 7
 RADII = (0.1, 0.03, 0.01, 0.003, 0.001)
-TURNS = 37  # directions in which the slope is measured
+TURNS = 37  # number of directions in which the slope is measured
 
 
 def height(point: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def height(point: Tensor) -> Tensor:
 
 
 def walk(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot level-sets`."""
+    """Return the data that `clearformer plot level-sets` shows."""
     left, right, bottom, top = PLACE.window
     corner, size = torch.tensor([left, bottom]).double(), torch.tensor([right - left, top - bottom]).double()
     generator = torch.Generator().manual_seed(seed)
@@ -64,7 +64,7 @@ def walk(seed: int = 0) -> dict[str, Any]:
 
 
 def along(point: Tensor, slope: Tensor, radius: float) -> Tensor:
-    """The step of length `radius` that keeps the height, by bisection between steepest descent and steepest ascent."""
+    """Find the step of length `radius` that keeps the height, by bisection between steepest descent and ascent."""
     start = math.atan2(slope[1], slope[0])
     low, high = start + math.pi, start
     for _ in range(60):
@@ -81,5 +81,5 @@ def direction(radians: float) -> Tensor:
 
 
 def angle(a: Tensor, b: Tensor) -> float:
-    """The angle between two vectors, in degrees."""
+    """Return the angle between two vectors, in degrees."""
     return math.degrees(math.acos(a @ b / (a.norm() * b.norm())))

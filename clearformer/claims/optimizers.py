@@ -1,6 +1,6 @@
-"""A comparison of the optimisers of the notes, on three difficult surfaces and on a small network.
+"""A comparison of the optimisers in the course notes, on three difficult surfaces and on a small network.
 
-    gd, sgd, mini-batch    θ ← θ − ε ĝ,  ĝ the mean of ∇J_i over all N instances, one of them, a few
+    gd, sgd, mini-batch    θ ← θ − ε ĝ,  where ĝ is the mean of ∇J_i over all N instances, one instance or a few
     momentum … adam        other update rules for the same ĝ: training/optim.py
 
 A surface is the mean of N instances, J_i = f + c_i·θ with Σ c_i = 0. From momentum on, the optimisers use the full
@@ -69,7 +69,7 @@ class Spirals(nn.Module):
 
 
 def race(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot optimizers`."""
+    """Return the data that `clearformer plot optimizers` shows."""
     surfaces = {}
     for name, place in PLACES.items():
         batches = {label: {"SGD": 1, "mini-batch": MINI}.get(label, N) for label in KINDS}
@@ -104,7 +104,7 @@ def compete(
     lowest: float,
     seed: int,
 ) -> dict[str, Any]:
-    """The best run of each optimiser over all learning rates; runs with non-finite losses are excluded."""
+    """Return the best run of each optimiser over all learning rates; runs with non-finite losses are excluded."""
 
     def cost(result: dict[str, Any]) -> float:
         heights = [loss - lowest for loss in result["loss"]]
@@ -123,7 +123,7 @@ def compete(
 
 
 def run(course: nn.Module, rule: OptimConfig, batch: int, n_records: int, updates: int, seed: int) -> dict[str, Any]:
-    """Record the loss on all instances before training and `n_records` times after every `updates` updates."""
+    """Train, and record the loss on all instances at the start and `n_records` times, after every `updates` updates."""
     optimizer, batches, everything = rule.build(course), draw(batch, seeded(seed)), torch.arange(N)
     losses, path = [], []
     for update in range(n_records * updates + 1):
@@ -139,7 +139,7 @@ def run(course: nn.Module, rule: OptimConfig, batch: int, n_records: int, update
 
 
 def draw(batch: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Batches without end, in a new order in each epoch."""
+    """Yield batches of instances without end, in a new order in each epoch."""
     while True:
         yield from torch.randperm(N, generator=generator).split(batch)
 

@@ -1,9 +1,9 @@
 """How position encodings represent a position and the distance between two positions.
 
 sinusoidal    PE(p)·PE(p + k) = Σ_i cos ω_i k, the same for every p;  PE(p + k) = T_k PE(p)
-rotary        q·k rotated by p and p + k: also a function of k only
+rotary        the dot product of two vectors rotated by p and p + k is also a function of k only
 learned       unrelated vectors before training
-alibi, t5     no vectors, but a bias on the attention score: −m_h · k; one learned value per bucket of distances
+alibi, t5     no vectors, but a bias on the attention scores: −m_h · k, or a learned value for each bucket of distances
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ T, D, H = 100, 64, 8  # positions, width, heads
 FROM = (0, 37)  # two reference positions
 SHIFT = 5
 SMALL = 16  # the width of the T_k in the figure
-PAIR = 1  # the pair of its features whose rotation is drawn
+PAIR = 1  # the pair of features whose rotation by T_k is plotted
 
 
 def look(seed: int = 0) -> dict[str, Any]:
-    """The data of `clearformer plot positions`."""
+    """Return the data that `clearformer plot positions` shows."""
     torch.manual_seed(seed)
     places, table, reach = torch.arange(T), sinusoids(T, D), T - max(FROM)
     same = torch.randn(D, dtype=torch.float64).expand(1, 1, T, D)

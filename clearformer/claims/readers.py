@@ -25,7 +25,7 @@ class Reader(nn.Module):
         self.embed, self.head = nn.Embedding(n_letters, D), nn.Linear(D, n_letters)
 
     def hidden(self, x: Tensor) -> Tensor:
-        """x (B, T, D) -> (B, T, D)"""
+        """Return the hidden states (B, T, D) of embeddings x (B, T, D)."""
         raise NotImplementedError
 
     def matrices(self) -> list[Tensor]:
@@ -33,14 +33,14 @@ class Reader(nn.Module):
         raise NotImplementedError
 
     def norms(self, tokens: Tensor) -> Tensor:
-        """(B, T): the norm of the gradient of the last state with respect to each distance back, for tokens (B, T)."""
+        """Return norms (B, T): entry d is the gradient norm of the last state with respect to position T − d."""
         raise NotImplementedError
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.head(self.hidden(self.embed(tokens)))
 
     def orthogonal(self, gain: float = 1.0) -> Self:
-        """Initialise with `gain` times an orthogonal matrix instead of torch's default."""
+        """Initialise each matrix as `gain` times an orthogonal matrix, instead of torch's default."""
         for matrix in self.matrices():
             nn.init.orthogonal_(matrix, gain)
         return self
@@ -55,10 +55,10 @@ class Recurrent(Reader):
         return self.layer(x)[0]
 
     def matrices(self) -> list[Tensor]:
-        return list(self.layer.weights.weight_hh_l0.data.split(D))  # one per gate
+        return list(self.layer.weights.weight_hh_l0.data.split(D))  # one matrix per gate
 
     def norms(self, tokens: Tensor, is_linear: bool = False) -> Tensor:
-        """Computed in float64. `is_linear` removes the tanh of an RNN, so that each factor is W."""
+        """Compute the norms in float64. `is_linear` removes the tanh of an RNN, so that each factor is W."""
         exact = deepcopy(self).double()
         weights = exact.layer.weights
         W, b = weights.weight_hh_l0, weights.bias_hh_l0
@@ -72,7 +72,7 @@ class Recurrent(Reader):
 
 
 class Attentive(Reader):
-    """x + attention(norm(x)), causal, with sinusoidal positions."""
+    """A causal attention layer with sinusoidal positions: x + attention(norm(x))."""
 
     def __init__(self, n_letters: int) -> None:
         super().__init__(n_letters)

@@ -2,8 +2,8 @@
 
     Σ ε_k = ∞  and  Σ ε_k² < ∞        Robbins & Monro 1951: far enough to reach any point, with vanishing noise
 
-Convergence is tested far beyond the end of a run: in an infinite sum, the steps k + 1 … 2k add about as much as the
-steps k/2 + 1 … k, or more; in a finite one, less.
+Whether a sum is infinite is tested far beyond the end of a run. In an infinite sum, the steps k + 1 … 2k add about as
+much as the steps k/2 + 1 … k, or more; in a finite sum, they add less.
 """
 
 from itertools import accumulate
@@ -18,7 +18,7 @@ KINDS = get_args(ScheduleConfig.model_fields["kind"].annotation)
 
 
 def follow() -> dict[str, Any]:
-    """The data of `clearformer plot schedules`, by schedule."""
+    """Return the data that `clearformer plot schedules` shows, for each schedule."""
     marks = [2**i for i in range(5, FAR.bit_length())]
     lines = {}
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""Three surfaces that are hard to minimise, each for another reason.
+"""Three surfaces that are hard to minimise, each for a different reason.
 
 ravine     f = (x² + 25 y²) / 2             one learning rate for two directions: too fast across or too slow along
 saddle     f = (x² − y²) / 2 + y⁴ / 4       almost no slope at the saddle, where the descent begins
@@ -18,7 +18,7 @@ class Place(NamedTuple):
     equation: str
     height: Callable[[Tensor, Tensor], Tensor]
     start: tuple[float, float]
-    lowest: float  # height
+    lowest: float  # lowest height
     window: tuple[float, float, float, float]  # left, right, bottom, top
 
 

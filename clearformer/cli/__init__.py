@@ -1,4 +1,7 @@
-"""The command line. Each verb has a file here that parses, calls and prints. --help imports nothing heavy."""
+"""The command line. Each verb has a file here that parses its options, calls the Python function and prints the result.
+
+--help imports no large libraries.
+"""
 
 import errno
 import os
@@ -60,7 +63,7 @@ class Verbs(TyperGroup):
         except ClearformerError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
-        except Interrupted:  # the run is saved, and the message printed
+        except Interrupted:  # the run is saved, and the message is already printed
             raise typer.Exit(130) from None
         except KeyboardInterrupt:
             print("interrupted; files written earlier are intact", file=sys.stderr)
@@ -81,7 +84,7 @@ def print_note(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def discard_output() -> None:
-    """Redirect streams that cannot be written any more to /dev/null: Python flushes them again when it exits."""
+    """Redirect broken output streams to /dev/null, because Python flushes them again at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -90,7 +93,7 @@ def discard_output() -> None:
 
 
 def machine_error(error: OSError) -> MachineError:
-    """The operating system's error with a hint. A full disk, a quota and a limit on file sizes have the same hint."""
+    """Convert an error of the operating system. A full disk, a quota and a limit on file sizes have the same hint."""
     message = f"{error.filename}: {error.strerror}" if error.filename else f"cannot write: {error.strerror}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return MachineError(message, "free some space; files saved earlier are intact")
@@ -137,7 +140,7 @@ def root(
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the plugin exists, and one of its imports is missing
-            hint = "for my_model.py in this folder: clearformer --plugin my_model VERB"
+            hint = "to load my_model.py from this folder, use clearformer --plugin my_model VERB"
             raise ConfigError(f"--plugin {name}: there is no such module", hint) from None
 
 

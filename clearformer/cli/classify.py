@@ -1,4 +1,4 @@
-"""clearformer classify"""
+"""The command `clearformer classify`."""
 
 from typing import Annotated, Any
 
@@ -40,9 +40,10 @@ def classify(
       clearformer classify --model runs/names "Ada met Ben."                  # a class for each word
       clearformer classify --model runs/photos photo.jpg other.png            # images
 
-    Prints one line per text: class and probability, repeated for --top. A regression model prints a value instead. A
-    tab separates the two texts of a pair. A tagger prints one line per word, and a blank line after each text. An image
-    classifier prints the file name first; files that cannot be read are reported on stderr.
+    Prints one line per text: the class and its probability, or the N best classes with --top N. A regression model
+    prints a value instead. A tab in the input separates the two texts of a pair. A tagger prints one line per word, and
+    a blank line after each text. An image classifier prints the file name first; files that cannot be read are reported
+    on stderr.
     """
     from json import dumps
 
@@ -71,6 +72,6 @@ def classify(
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """The word or image file, if there is one, then the classes with their probabilities, or the value."""
+    """Return the cells of an output line: word or image file, if any, then classes and probabilities, or a value."""
     classes = [cell for item in row.get("top", []) for cell in (item["label"], f"{item['probability']:.4f}")]
     return [*(row[name] for name in ("word", "image") if name in row), *(classes or [f"{row['value']:.6g}"])]

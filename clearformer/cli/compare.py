@@ -1,4 +1,4 @@
-"""clearformer compare"""
+"""The command `clearformer compare`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ def compare(
         typer.Option(
             metavar="N",
             min=1,
-            help="Runs that train at the same time; they share the device and slow each other down.",
+            help="Number of runs to train at the same time; they compete for the device.",
             rich_help_panel="Run",
         ),
     ] = 1,
@@ -42,8 +42,8 @@ def compare(
       clearformer compare mine.toml --out runs/mine --json
       clearformer compare recipes/compare-multi30k.toml --at-once 3    # needs a GPU
 
-    Prints a table and writes it as results.json, a figure and a web page. To resume an interrupted comparison, repeat
-    the command. docs/recipes.md describes the file format.
+    Prints a table of results, and writes results.json, a figure and a web page. To resume an interrupted comparison,
+    repeat the command. docs/recipes.md describes the file format.
     """
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""clearformer demo"""
+"""The command `clearformer demo`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,7 @@ def demo(
     settings: Set = [],  # noqa: B006
     json: Json = False,
 ) -> None:
-    """Train, evaluate and plot on the bundled corpus.
+    """Train and evaluate a translator on the bundled corpus.
 
     Examples:
       clearformer demo
@@ -32,7 +32,7 @@ def demo(
       clearformer demo --seed 1 --out runs/demo-1   # another corpus
 
     Trains a small English-Hindi translator on a synthetic corpus, prints its BLEU on three test sets of increasing
-    difficulty, draws its attention, and translates three sentences with the bundled English-French model.
+    difficulty, plots its attention, and translates three sentences with the bundled English-French model.
     """
     from json import dumps
 

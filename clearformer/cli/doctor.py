@@ -1,4 +1,4 @@
-"""clearformer doctor"""
+"""The command `clearformer doctor`."""
 
 from clearformer.cli import app
 from clearformer.cli.options import Command, Json
@@ -12,8 +12,8 @@ def doctor(json: Json = False) -> None:
       clearformer doctor
       clearformer doctor --json > machine.json   # to attach to a bug report
 
-    Prints one line per fact: `ok`, or `note` with advice on speed or on missing packages. Nothing is compiled or
-    allocated, so it is safe to call during a run.
+    Prints one line per fact: `ok`, or `note` with advice on speed or missing packages. Nothing is compiled or
+    allocated, so it is safe to use while a model is training.
     """
     from json import dumps
 

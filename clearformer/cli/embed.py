@@ -1,4 +1,4 @@
-"""clearformer embed"""
+"""The command `clearformer embed`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def embed(
         Path | None,
         typer.Option(
             metavar="FILE.npy",
-            help="NumPy file for the vectors, one row per text.",
+            help="NumPy file to write, with one vector per row.",
             show_default="print them",
             rich_help_panel="Output",
         ),
@@ -29,7 +29,7 @@ def embed(
         bool | None,
         typer.Option(
             "--unit/--no-unit",
-            help="Scale vectors to length 1, or not.",
+            help="Scale vectors to length 1, or leave them unscaled.",
             show_default="unit for sentence encoders",
             rich_help_panel="Output",
         ),

@@ -1,4 +1,4 @@
-"""clearformer evaluate"""
+"""The command `clearformer evaluate`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ def evaluate(
         typer.Option(
             "--refs",
             metavar="FILE",
-            help="Additional references for --pairs, one per line; repeatable.",
+            help="File of additional references for --pairs, one per line; repeatable.",
             show_default="none",
             rich_help_panel="Data options",
         ),
@@ -42,7 +42,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File for the translations, one per line.",
+            help="File to write the translations to, one per line.",
             show_default="none",
             rich_help_panel="Output",
         ),
@@ -60,8 +60,9 @@ def evaluate(
       clearformer evaluate --model runs/photos --images others/            # accuracy and macro F1
       clearformer evaluate --model runs/digits --recordings test.tsv       # word error rate
 
-    The data must be of the kind that the model was trained on. An autoencoder is evaluated by its reconstruction error.
-    BLEU and chrF are computed by sacrebleu and printed with its signatures, so that they are comparable.
+    The data must be of the same kind as the training data of the model. An autoencoder is evaluated by its
+    reconstruction error. BLEU and chrF are computed by sacrebleu and printed with its signatures, so that they are
+    comparable.
     """
     from rich.progress import Progress
 
@@ -84,7 +85,7 @@ def evaluate(
 
 
 def show(metrics: dict[str, Any], json: bool) -> None:
-    """Print one JSON object, or a line for each metric, the loss last, and a line for each count of examples."""
+    """Print the metrics as one JSON object, or as lines: one per metric, the loss last, then one per count."""
     from json import dumps
 
     if json:

@@ -1,4 +1,4 @@
-"""clearformer export"""
+"""The command `clearformer export`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from clearformer.cli.options import MODEL_HELP, Command, Json
 @app.command(cls=Command)
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist or be empty.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; it must be new or empty.")],
     format: Annotated[
         str,
         typer.Option(
@@ -31,7 +31,7 @@ def export(
       clearformer export runs/resnet18 resnet18 --format torchvision
 
     The folder contains the weights, the configuration and the tokenizer or image processor. A model is exported as the
-    published architecture that it matches; a model without such an architecture is refused.
+    published architecture that it matches; a model that matches none is refused.
     """
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""clearformer fill"""
+"""The command `clearformer fill`."""
 
 from typing import Annotated
 

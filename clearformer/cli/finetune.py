@@ -1,4 +1,4 @@
-"""clearformer finetune"""
+"""The command `clearformer finetune`."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ def finetune(
         typer.Option(
             "--method",
             metavar="METHOD",
-            help="Weights to train: full (all), lora, prefix or head.",
+            help="Which weights to train: full (all of them), lora, prefix or head.",
             rich_help_panel="Model and settings",
         ),
     ] = "full",
@@ -41,8 +41,8 @@ def finetune(
     can start from a BERT, a GPT or another classifier, an image classifier from another image classifier. The
     vocabulary stays the same.
 
-    The methods lora, prefix and head save only the weights they train. Such a run needs MODEL at inference: keep it in
-    place, or move both together. Prints the run folder at the end.
+    The methods lora, prefix and head save only the weights they train. Such a run needs MODEL at inference, so keep
+    MODEL in place, or move both together. Prints the run folder at the end.
     """
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""clearformer generate"""
+"""The command `clearformer generate`."""
 
 from typing import Annotated
 
@@ -12,7 +12,8 @@ from clearformer.cli.options import Command, Device, Json, Model, read_inputs
 def generate(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="Prompts.", show_default="read stdin")
+        list[str] | None,
+        typer.Argument(metavar="PROMPT", help="Prompts to continue or answer.", show_default="read stdin"),
     ] = None,
     prompt: Annotated[
         list[str],
@@ -33,7 +34,7 @@ def generate(
         typer.Option(
             "--stop",
             metavar="TEXT",
-            help="Stop before this text; repeatable.",
+            help="Stop before this text is generated; repeatable.",
             show_default="none",
             rich_help_panel="Length",
         ),
@@ -43,7 +44,7 @@ def generate(
         typer.Option(
             metavar="T",
             min=0,
-            help="0 takes the most probable token; 1 samples from the unchanged probabilities.",
+            help="Temperature: 0 takes the most probable token, 1 samples from the unchanged probabilities.",
             rich_help_panel="Sampling",
         ),
     ] = 0.8,
@@ -71,7 +72,7 @@ def generate(
         typer.Option(
             metavar="THETA",
             min=0.01,
-            help="Values above 1 make tokens that have occurred less probable.",
+            help="Penalty for tokens that have occurred before; values above 1 discourage repetition.",
             rich_help_panel="Sampling",
         ),
     ] = 1.0,
@@ -82,7 +83,8 @@ def generate(
         ),
     ] = None,
     n: Annotated[
-        int, typer.Option("--n", metavar="N", min=1, help="Continuations per prompt.", rich_help_panel="Output")
+        int,
+        typer.Option("--n", metavar="N", min=1, help="Number of continuations per prompt.", rich_help_panel="Output"),
     ] = 1,
     device: Device = "cpu",
     json: Json = False,

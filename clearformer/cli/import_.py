@@ -1,4 +1,4 @@
-"""clearformer import"""
+"""The command `clearformer import`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def import_(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="Hugging Face folder, or .gguf, .pth or .safetensors file.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Run folder to write; must not exist or be empty.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Run folder to write; it must be new or empty.")],
     classes: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +46,7 @@ def import_(
 
 
 def read_names(names: str) -> list[str]:
-    """The names in "cat,dog", or the lines of a file."""
+    """Return the class names in a string such as "cat,dog", or in a file with one name per line."""
     if (path := Path(names)).is_file():
         return path.read_text(encoding="utf-8").splitlines()
     return [name.strip() for name in names.split(",")]

@@ -1,4 +1,4 @@
-"""clearformer inspect"""
+"""The command `clearformer inspect`."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ def inspect(
         typer.Option(
             metavar="N",
             min=1,
-            help="Size of the example: tokens per side, or pixels per side for images.",
+            help="Size of the example input: tokens in each text, or pixels per side of an image.",
             show_default="32 tokens, or the image size of the model",
             rich_help_panel="Input",
         ),

@@ -1,4 +1,4 @@
-"""clearformer neighbours"""
+"""The command `clearformer neighbours`."""
 
 from typing import Annotated
 
@@ -12,7 +12,9 @@ from clearformer.cli.options import Command, Json, Model
 def neighbours(
     word: Annotated[str, typer.Argument(metavar="WORD", help="Word of the source language.")],
     model: Model,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of words.", rich_help_panel="Output")] = 10,
+    n: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, help="Number of words to print.", rich_help_panel="Output")
+    ] = 10,
     json: Json = False,
 ) -> None:
     """Show the words with the most similar embeddings.

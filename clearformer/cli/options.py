@@ -1,4 +1,4 @@
-"""Shared by the verbs: the layout of --help, common options, the options for data, and reading texts from stdin.
+"""Code used by all verbs: the layout of --help, common options, the options for data, and reading texts from stdin.
 
 A verb that takes data is a DataCommand. It has one option for every flag in tasks/__init__.py, including the flags of
 plugins, and receives the parsed values in `ctx.obj`.
@@ -55,7 +55,7 @@ Beam = Annotated[
         "--beam",
         metavar="N",
         min=1,
-        help="Hypotheses that beam search keeps; 1 is greedy search.",
+        help="Number of hypotheses that beam search keeps; 1 means greedy search.",
         show_default="from the model, usually 5",
         rich_help_panel="Search",
     ),
@@ -70,9 +70,10 @@ LengthPenalty = Annotated[
         rich_help_panel="Search",
     ),
 ]
-Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or mps.")]
+Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.")]
 RunDevice = Annotated[
-    str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or mps.", rich_help_panel="Run")
+    str,
+    typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.", rich_help_panel="Run"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.", rich_help_panel="Output")]
 
@@ -80,9 +81,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to std
 class Command(TyperCommand):
     """A verb whose --help is plain text: summary, usage, examples, explanation, arguments, options in groups.
 
-    The docstring of the verb has a paragraph for each of the first parts: the summary, the examples under the line
-    `Examples:`, and any number of explanations. The group of an option is its `rich_help_panel`, and a `show_default`
-    that is a string describes a default which is chosen at run time.
+    The docstring of the verb has these paragraphs: the summary, the examples under the line `Examples:`, and any number
+    of explanations. The group of an option is its `rich_help_panel`, and a `show_default` that is a string describes a
+    default which is chosen at run time.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -136,7 +137,7 @@ def write_parameters(params: Iterable[Any], ctx: Any, formatter: Any, other: str
 
 
 def without_breaks(text: str, pattern: str) -> str:
-    """The text with matches of the pattern on one line each: `--top-k`, or `[default: 5]`."""
+    """Keep each match of the pattern on one line, such as `--top-k` or `[default: 5]`."""
     return re.sub(pattern, lambda match: match[0].translate(NO_BREAK), text)
 
 
@@ -151,13 +152,13 @@ class DataCommand(Command):
     splits: ClassVar[Mapping[str, str]] = {}
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The arguments, the data options, then the other options. Built at every call: a plugin may add a flag."""
+        """Return the arguments, then the data options, which depend on the plugins, then the other options."""
         params = super().get_params(ctx)
         first = next((i for i, param in enumerate(params) if param.param_type_name == "option"), len(params))
         return [*params[:first], *self.data_options(), *params[first:]]
 
     def data_options(self) -> list[Any]:
-        """One option for each flag, split and option of a flag, built by typer like any other option."""
+        """Build one option for each data flag, for each split, and for each option of a data flag."""
         known = list(flags().values())
         alternatives = {"recipe": "a recipe", "resume": "--resume"}
         others = [text for name, text in alternatives.items() if any(param.name == name for param in self.params)]
@@ -190,7 +191,7 @@ class DataCommand(Command):
 
 
 def text_option(name: str, metavar: str, help: str, default: str | bool, group: str) -> Any:
-    """The annotation of an option whose value is a string."""
+    """Return the annotation of an option whose value is a string."""
     option = typer.Option(
         f"--{name.replace('_', '-')}", metavar=metavar, help=help, show_default=default, rich_help_panel=group
     )
@@ -204,7 +205,7 @@ class TrainingCommand(DataCommand):
 
 
 def parse_data(values: Mapping[str, str | None]) -> dict[str, Any]:
-    """The data options, parsed into what the Python functions take. --valid and --test are parsed like the data."""
+    """Parse the data options into arguments of the Python functions. --valid and --test are parsed like the data."""
     known = flags()
     given = {name: value for name, value in values.items() if value is not None}
     parsers: dict[str, Any] = {option.name: option.parse for flag in known.values() for option in flag.options}
@@ -224,7 +225,7 @@ def print_errors(errors: list[DataError]) -> bool:
 
 
 def read_inputs(arguments: list[str]) -> Iterator[list[str]]:
-    """The input texts in chunks: the arguments, or the lines that stdin has ready, so that output streams.
+    """Yield the input texts in chunks: the arguments, or the lines that are available on stdin so far.
 
     When a line cannot be decoded, the lines before it are yielded first.
     """
@@ -249,7 +250,7 @@ def read_inputs(arguments: list[str]) -> Iterator[list[str]]:
 
 
 def ready_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines of a stream, as many at a time as one read returns."""
+    """Yield the lines of a stream, as many at a time as one read returns."""
     rest = b""
     while data := stream.read1(1 << 15):  # type: ignore[attr-defined]
         *lines, rest = (rest + data).split(b"\n")

@@ -1,4 +1,4 @@
-"""clearformer plot"""
+"""The command `clearformer plot`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def plot(
     name: Annotated[str, typer.Argument(metavar="FIGURE", help="Name of the figure, from the list above.")],
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="Text for attention.", show_default="none"),
+        typer.Argument(metavar="TEXT", help="Text for the figure `attention`.", show_default="none"),
     ] = None,
     model: Annotated[
         Path | None,
@@ -31,7 +31,7 @@ def plot(
         list[Path],
         typer.Option(
             metavar="PATH",
-            help="Image file, or a folder or file of images as for training; repeatable.",
+            help="Image file, or folder or file of images in a training format; repeatable.",
             show_default="none",
             rich_help_panel="Model and data",
         ),
@@ -58,7 +58,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Layer for grad-cam, features or attention.",
+            help="Layer that grad-cam, features or attention shows.",
             show_default="last; first for features",
             rich_help_panel="Figure",
         ),
@@ -76,7 +76,7 @@ def plot(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Draw a figure of the notes or of a trained model.
+    """Plot a figure of the course notes or of a trained model.
 
     Examples:
       clearformer plot optimizers                                            # needs no model
@@ -91,8 +91,8 @@ def plot(
     For image models: embeddings of images, rollout and grad-cam (the image regions that a model uses), filters,
     features (the feature maps of a layer) and shifts (the effect of moving the image).
 
-    For text models: embeddings of texts, and attention (every head of a layer). Layers of attention are numbers from 0,
-    or encoder.0 and so on for the encoder of a translator. --json prints the values that are drawn.
+    For text models: embeddings of texts, and attention (every head of a layer). Attention layers are numbered
+    0, 1 and so on; in the encoder of a translator, encoder.0, encoder.1 and so on. --json prints the plotted values.
     """
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""clearformer repair"""
+"""The command `clearformer repair`."""
 
 from typing import Annotated
 

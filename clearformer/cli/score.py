@@ -1,4 +1,4 @@
-"""clearformer score"""
+"""The command `clearformer score`."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ def score(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Source sentence of the texts; required for translators.",
+            help="Source sentence that the texts translate; required for translators.",
             show_default="none",
             rich_help_panel="Input",
         ),
@@ -27,7 +27,7 @@ def score(
         bool | None,
         typer.Option(
             "--closed/--open",
-            help="Count the end-of-text token, or not.",
+            help="Include the end-of-text token in the score, or leave it out.",
             show_default="as in training",
             rich_help_panel="Input",
         ),
@@ -43,7 +43,7 @@ def score(
       clearformer score --model runs/m30k --source "A dog." "Ein Hund." "Eine Katze."   # translations
 
     Prints four columns, most probable first: log-probability (natural logarithm), tokens, perplexity, text. A masked
-    model, such as BERT, gives pseudo-log-likelihoods: the probability of each word given all the others.
+    model, such as BERT, gives pseudo-log-likelihoods: the summed log-probability of each token given all others.
     """
     from json import dumps
 

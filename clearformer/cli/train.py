@@ -1,4 +1,4 @@
-"""clearformer train"""
+"""The command `clearformer train`."""
 
 import sys
 from pathlib import Path
@@ -52,8 +52,8 @@ def train(
 
     Without a recipe, all settings are chosen from the data and printed. --model selects another architecture. For
     pairs: transformer, bahdanau, t5. For text: gpt, lstm, gru, rnn, bert, t5. For labels: bert, bigru, textcnn. For
-    images: resnet18, vgg11, googlenet, alexnet, vit, autoencoder, vae. A name without a size, such as gpt, leaves the
-    size to be chosen. docs/recipes.md has more examples. Prints the run folder at the end.
+    images: resnet18, vgg11, googlenet, alexnet, vit, autoencoder, vae. For a name without a size, such as gpt, the
+    size is chosen as well. docs/recipes.md has more examples. Prints the run folder at the end.
     """
     from json import dumps
 

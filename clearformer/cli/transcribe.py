@@ -1,4 +1,4 @@
-"""clearformer transcribe"""
+"""The command `clearformer transcribe`."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ def transcribe(
       clearformer transcribe --model runs/digits --json recordings/*.wav   # with the times of the words
 
     Prints one line per recording. With --json, every word has its start and end in seconds. Files that cannot be read
-    are reported on stderr and have no line.
+    are reported on stderr and skipped.
     """
     from json import dumps
 

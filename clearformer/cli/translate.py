@@ -1,4 +1,4 @@
-"""clearformer translate"""
+"""The command `clearformer translate`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @app.command(cls=Command)
 def translate(
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Sentences.", show_default="read stdin")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Sentences to translate.", show_default="read stdin")
     ] = None,
     model: Annotated[
         str | None,
@@ -28,7 +28,7 @@ def translate(
         typer.Option(
             metavar="T",
             min=0,
-            help="Sample instead of searching; 1 leaves the probabilities unchanged.",
+            help="Sample at this temperature instead of searching; 1 leaves the probabilities unchanged.",
             show_default="1 with --top-k or --top-p, otherwise search",
             rich_help_panel="Sampling",
         ),
@@ -58,7 +58,7 @@ def translate(
         int | None,
         typer.Option(
             metavar="N",
-            help="Seed for repeatable samples, whatever the batching.",
+            help="Seed for repeatable samples; the batch size does not affect them.",
             show_default="random",
             rich_help_panel="Sampling",
         ),
@@ -66,16 +66,26 @@ def translate(
     n_best: Annotated[
         int,
         typer.Option(
-            "--n-best", metavar="N", min=1, help="Translations per sentence, best first.", rich_help_panel="Output"
+            "--n-best",
+            metavar="N",
+            min=1,
+            help="Number of translations per sentence, best first.",
+            rich_help_panel="Output",
         ),
     ] = 1,
     scores: Annotated[
         bool,
-        typer.Option("--scores", help="Print score and log-probability before each.", rich_help_panel="Output"),
+        typer.Option(
+            "--scores", help="Print the score and log-probability before each translation.", rich_help_panel="Output"
+        ),
     ] = False,
     align: Annotated[
         bool,
-        typer.Option("--align", help="Print the alignment after each: source-target token.", rich_help_panel="Output"),
+        typer.Option(
+            "--align",
+            help="Print the alignment after each translation, as source-target token numbers.",
+            rich_help_panel="Output",
+        ),
     ] = False,
     device: Device = "cpu",
     json: Json = False,
@@ -89,7 +99,7 @@ def translate(
       clearformer translate --model runs/m30k --top-k 10 --seed 1 "A man is riding a bike."
 
     Prints one line per sentence, in order, as soon as it is translated. Columns are separated by tabs. A blank line is
-    translated as a blank line, repeated for --n-best. Alignments count tokens from 0.
+    translated as a blank line, N times with --n-best N. Alignments count tokens from 0.
     """
     from json import dumps
 

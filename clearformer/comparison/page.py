@@ -35,7 +35,7 @@ def page(results: Mapping[str, Any], svg: str, settings: str) -> str:
 </tbody>
 </table>
 {svg[svg.index("<svg") :]}
-<p>{note}. Seconds to the goal count training only, at its median speed. Memory is the peak of the
+<p>{note}. The time to the goal counts training only, at its median speed. Memory is the peak memory of the
 process or, on CUDA, of its tensors.</p>
 <pre>{escape(settings)}</pre>
 </html>
@@ -43,7 +43,7 @@ process or, on CUDA, of its tensors.</p>
 
 
 def cells(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table as text, header first. With a single seed there is no standard deviation."""
+    """Return the cells of the table as text, header first. A single seed has no standard deviation to show."""
     goal, has_sd = results["goal"], all(row["sd"] is not None for row in results["table"])
     spread = ["± sd"] if has_sd else []
     header = ["", results["metric"], *spread, "parameters", f"{results['unit']}/s", "memory, MB", "seconds"]

@@ -21,12 +21,12 @@ from clearformer.config import Config
 from clearformer.recipe import Recipe
 from clearformer.tables import read_toml
 
-ENDLESS = 10_000_000  # steps, if the budget is tokens or seconds
+ENDLESS = 10_000_000  # number of steps if the budget is in tokens or seconds
 
 
 class Budget(Config):
     steps: int | None = Field(None, ge=1, description="number of optimiser steps per run")
-    tokens: int | None = Field(None, ge=1, description="target tokens per run (examples for classifiers)")
+    tokens: int | None = Field(None, ge=1, description="number of target tokens per run (of examples for classifiers)")
     seconds: float | None = Field(None, gt=0, description="seconds of training and validation per run")
 
     def model_post_init(self, _: object) -> None:
@@ -34,7 +34,7 @@ class Budget(Config):
             raise ValueError("give exactly one of steps, tokens and seconds")
 
     def settings(self) -> list[str]:
-        """The budget in the form of --set."""
+        """Return the budget as settings in the form of --set, such as "train.steps=2000"."""
         if self.steps is not None:
             return [f"train.steps={self.steps}"]
         limit = f"train.max_tokens={self.tokens}" if self.tokens is not None else f"train.max_seconds={self.seconds}"
@@ -53,7 +53,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^\w[\w .+-]*$")]  # also used 
 
 class CompareConfig(Config):
     contenders: dict[Name, Contender] = Field(
-        min_length=1, description="recipes by name; a name has letters, digits, spaces and . + - _"
+        min_length=1, description="recipes by name; a name may contain letters, digits, spaces and . + - _"
     )
     budget: Budget = Field(description="budget of each run: steps, tokens or seconds, as in budget.steps = 2000")
     settings: tuple[str, ...] = Field(
@@ -74,7 +74,10 @@ class CompareConfig(Config):
         return cls.parse(read_toml(path, "a comparison has lines such as seeds = [0, 1, 2]"), str(path))
 
     def recipes(self, folder: Path, corpus: Path) -> dict[tuple[str, int], Recipe]:
-        """The recipe of each contender and seed. Paths are relative to `folder`; the bundled corpus is in `corpus`."""
+        """Read the recipe of each contender and seed.
+
+        Paths are relative to `folder`; `corpus` is the folder of the bundled corpus.
+        """
         splits = [f"data.{split}={{path='{split}.tsv'}}" for split in ("train", "valid", "test")]
         data = [] if self.bundled is None else [f"data.root={corpus}", *splits]
         shared = [*self.settings, *data, *self.budget.settings()]

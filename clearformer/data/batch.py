@@ -1,4 +1,4 @@
-"""The batches that models read.
+"""The classes of batches that models read.
 
 Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch (images), SoundBatch (recordings).
 """
@@ -20,7 +20,7 @@ def is_labelled(labels: Tensor) -> Tensor:
 
 
 class Tensors:
-    """Base class of all batches: a frozen dataclass of tensors that move together. Its first field has B rows.
+    """Base class of all batches: a frozen dataclass of tensors that are moved together. The first field has B rows.
 
     `n_tokens`, the divisor of the loss, is counted once, while the labels are still on the host, and stored with the
     tensors: reading it never makes the host wait for a device.
@@ -32,19 +32,19 @@ class Tensors:
         return len(next(iter(vars(self).values())))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """The same batch on another device. `non_blocking` overlaps with computation only from pinned memory."""
+        """Return the batch on another device. A `non_blocking` copy is asynchronous only from pinned memory."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """The same batch in page-locked host memory; requires a CUDA device."""
+        """Return the batch in page-locked host memory; requires a CUDA device."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
-        """A batch of zeros, to inspect shapes or to warm up.
+        """Return a batch of zeros, for inspecting shapes or warming up a model.
 
-        `length` is the number of tokens, of pixels per side of an image, or of frames of a recording; `channels` is
-        used for images and recordings only.
+        `length` is the number of tokens of a row, the side of an image in pixels, or the number of frames of a
+        recording; `channels` is used for images and recordings only.
         """
         raise NotImplementedError
 
@@ -53,14 +53,14 @@ class Tensors:
         return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
 
     def _count(self, labels: Tensor | None) -> None:
-        """Set `n_tokens` if it was omitted: the number of labels that are not IGNORE, or of rows without labels."""
+        """Set `n_tokens`, if it was omitted, to the number of labels that are not IGNORE, or to B without labels."""
         if self.n_tokens < 0:
             object.__setattr__(self, "n_tokens", len(self) if labels is None else int(is_labelled(labels).sum()))
 
 
 @dataclass(frozen=True)
 class Batch(Tensors):
-    """Sentence pairs; sources and targets are each padded to the longest.
+    """A batch of sentence pairs: sources are padded to the longest source, targets to the longest target.
 
     source       (B, S) int64   x1 ... xm EOS, then padding
     source_mask  (B, S) bool    True at x1 ... xm EOS
@@ -86,14 +86,14 @@ class Batch(Tensors):
 
 @dataclass(frozen=True)
 class TextBatch(Tensors):
-    """Running text for a model that reads from left to right.
+    """A batch of running text for a model that reads from left to right.
 
     tokens     (B, T) int64          x1 ... xT: the input
     labels     (B, T) int64          x2 ... xT+1: the tokens to predict; IGNORE where nothing is predicted
     documents  (B, T) int64 or None  document numbers; only positions with equal numbers may attend to each other
                                      (None: each row is one document)
     positions  (B, T) int64 or None  0, 1, 2 ..., restarting in each document (None: 0 ... T - 1 in each row)
-    context    (B, T) bool or None   True at tokens that the whole document may attend to, also from earlier positions:
+    context    (B, T) bool or None   True at tokens that the whole document may attend to, even from earlier positions:
                                      the context of a prefix LM (None: no such tokens)
     continues  (B,) bool or None     True for rows that continue the same row of this block's previous batch
                                      (None: all rows start afresh)
@@ -115,12 +115,12 @@ class TextBatch(Tensors):
 
     @property
     def prefix(self) -> Tensor | None:
-        """Deprecated: `context`."""
+        """Deprecated: use `context`."""
         return renamed(self.context, "TextBatch.prefix", "TextBatch.context")
 
     @property
     def goes_on(self) -> Tensor | None:
-        """Deprecated: `continues`."""
+        """Deprecated: use `continues`."""
         return renamed(self.continues, "TextBatch.goes_on", "TextBatch.continues")
 
     @classmethod
@@ -131,16 +131,16 @@ class TextBatch(Tensors):
 
 @dataclass(frozen=True)
 class EncoderBatch(Tensors):
-    """Texts, or pairs of texts, for a model that reads them in both directions.
+    """A batch of texts, or of pairs of texts, for a model that reads them in both directions.
 
     tokens    (B, T) int64          CLS a1 ... am SEP, or CLS a1 ... am SEP b1 ... bn SEP, then padding
     mask      (B, T) bool or None   True at tokens, False at padding (None: no padding)
     segments  (B, T) int64 or None  0 at CLS a SEP, 1 at b SEP (None: all 0)
-    labels    (B, T) int64 or None  the correct token at positions to predict, IGNORE elsewhere; in a regression
-                                    float: the value of the position, NaN elsewhere
+    labels    (B, T) int64 or None  the correct token at positions to predict, IGNORE elsewhere; in a regression,
+                                    the value (float) at these positions, NaN elsewhere
     classes   (B,) int64 or float   the class of each row, or its value in a regression (None: rows have no labels)
-    labelled  (n,) int64 or None    indices of the labelled positions among all B · T; computed on the host, as n_tokens
-    n_tokens  int                   number of labels that are not IGNORE; B where there are no labels
+    labelled  (n,) int64 or None    indices of the labelled positions among all B · T, computed on the host
+    n_tokens  int                   number of labels that are not IGNORE; B if there are no labels
     """
 
     tokens: Tensor
@@ -158,7 +158,7 @@ class EncoderBatch(Tensors):
 
     @property
     def asked(self) -> Tensor | None:
-        """Deprecated: `labelled`."""
+        """Deprecated: use `labelled`."""
         return renamed(self.labelled, "EncoderBatch.asked", "EncoderBatch.labelled")
 
     @classmethod
@@ -169,9 +169,9 @@ class EncoderBatch(Tensors):
 
 @dataclass(frozen=True)
 class ImageBatch(Tensors):
-    """Images of one size.
+    """A batch of images of one size.
 
-    pixels    (B, C, H, W)   float and normalised: the input of a model; uint8, 0 ... 255: on the way to the device
+    pixels    (B, C, H, W)   float, normalised: the input of a model; or uint8, 0 ... 255, before normalisation
     classes   (B,) int64     the class of each image (None: no labels)
     n_tokens  int            B
     """
@@ -190,12 +190,12 @@ class ImageBatch(Tensors):
 
 @dataclass(frozen=True)
 class SoundBatch(Tensors):
-    """Recordings, padded to the longest.
+    """A batch of recordings, padded to the longest.
 
-    sounds    (B, T, M) float        frames: the input of a model; (B, N) int16: samples on the way to the device
+    sounds    (B, T, M) float        frames: the input of a model; or (B, N) int16: samples, before conversion to frames
     lengths   (B,) int64             number of frames, or samples, of each recording; zeros follow
     labels    (B, U) int64 or None   tokens of the transcript, then IGNORE
-    n_tokens  int                    number of labels that are not IGNORE; B where there are no labels
+    n_tokens  int                    number of labels that are not IGNORE; B if there are no labels
     """
 
     sounds: Tensor
@@ -213,11 +213,11 @@ class SoundBatch(Tensors):
 
 
 def batch_class(model: nn.Module) -> type[Tensors]:
-    """The class of batches that a model reads: its attribute `batch_class`, or pairs if a user's model has none."""
+    """The class of batches that a model reads: its attribute `batch_class`, or `Batch` if a user's model has none."""
     return getattr(model, "batch_class", Batch)
 
 
 def renamed(value: Tensor | None, old: str, new: str) -> Tensor | None:
-    """The value of a field that has a new name, with a warning."""
+    """Return the value of a renamed field, and warn that its old name is deprecated."""
     warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)
     return value

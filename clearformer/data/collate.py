@@ -1,8 +1,8 @@
-"""Rows to batches: which pairs form a batch (TokenBatches), and how they are padded (pad_batch).
+"""Group sentence pairs into batches (TokenBatches), and pad them (pad_batch).
 
 Both sides of every pair are padded to the longest in the batch, so the pairs of a batch should have similar source and
-target lengths. Sorting by one length leaves the other in disorder. A snake through the plane of lengths keeps
-neighbours close in both:
+target lengths. Sorting by one of the lengths leaves the other in disorder. A snake through the plane of both lengths
+keeps neighbouring pairs similar in both:
 
     target
       ^   ┌──┐  ┌──┐        strips hold source lengths within a factor STRIP;
@@ -22,18 +22,18 @@ from torch import Tensor
 from clearformer.data.batch import IGNORE, Batch
 from clearformer.data.store import Ragged
 
-STRIP = 1.15  # longest / shortest source in a strip; measured best: 1.1 to 1.2 at 2,048 to 16,384 tokens
+STRIP = 1.15  # longest / shortest source in a strip; 1.1 to 1.2 was best in measurements at 2,048 to 16,384 tokens
 
 
 class TokenBatches:
-    """Batches of pairs of similar length within a token budget; their order is a pure function of (seed, epoch).
+    """Batches of similarly long pairs within a token budget; their order is a pure function of (seed, epoch).
 
     lengths (n, 2): number of tokens of each source and target without BOS and EOS, as in `PairStore.lengths`.
     tokens: the budget. In every batch, B * S <= tokens and B * T <= tokens, padding, EOS and BOS included. A pair
     longer than the budget forms a batch alone.
 
-    Each epoch draws at random the order of equally long pairs, where the strips begin and which way the snake turns,
-    then shuffles the batches; every pair occurs exactly once.
+    In each epoch the order of equally long pairs, the start of the strips and the direction of the snake are random,
+    and the batches are shuffled; every pair occurs exactly once.
     """
 
     def __init__(self, lengths: np.ndarray, tokens: int, seed: int = 0) -> None:
@@ -41,7 +41,7 @@ class TokenBatches:
         self.tokens, self.seed = tokens, seed
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch in order, each an array of pair indices."""
+        """Return the batches of one epoch in order, each an array of pair indices."""
         rng = np.random.default_rng((self.seed, epoch))
         order = rng.permutation(len(self.lengths))
         order = order[np.argsort(snake(self.lengths, rng)[order], kind="stable")]
@@ -49,7 +49,7 @@ class TokenBatches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
-        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
+        """Return the batches of one epoch in groups of `group` (ranks * accumulation); a group is one optimiser step.
 
         An incomplete last group is filled with the first batches of the epoch, so that every rank has a batch and no
         pair is skipped; the pairs of these batches occur twice.
@@ -57,21 +57,21 @@ class TokenBatches:
         return in_groups(self.epoch(epoch), group)
 
     def padding(self, epoch: int = 0) -> float:
-        """The fraction of positions, over both sides, that are padding."""
+        """Return the fraction of all source and target positions that are padding."""
         return 1 - int(self.lengths.sum()) / sum(len(b) * int(self.lengths[b].max(0).sum()) for b in self.epoch(epoch))
 
     def fill(self, epoch: int = 0) -> float:
-        """The fraction of the budget, over both sides, that is filled with tokens, averaged over the batches."""
+        """Return the fraction of the token budget that is filled, averaged over sources, targets and batches."""
         return int(self.lengths.sum()) / (2 * self.tokens * len(self.epoch(epoch)))
 
 
 def in_groups(batches: list[np.ndarray], group: int) -> list[list[np.ndarray]]:
-    """The batches in groups; the last is filled up with the first batches."""
+    """Divide batches into groups of `group`; an incomplete last group is filled with the first batches."""
     return [[batches[j % len(batches)] for j in range(i, i + group)] for i in range(0, len(batches), group)]
 
 
 def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sort keys (n,) along the snake drawn above: by strip, then target, then source, turning at each end."""
+    """Return sort keys (n,) along the snake drawn at the top of this file: by strip, then target, then source."""
     source, target = lengths.astype("int64").T
     width = lengths.max() + 1
     strip = np.floor(np.log(source) / np.log(STRIP) + rng.random()).astype("int64")
@@ -80,11 +80,11 @@ def snake(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def cut(longest: np.ndarray, tokens: int) -> list[int]:
-    """Where each batch but the first begins: as many rows as fit, rows * longest <= tokens, but at least one.
+    """Return where each batch but the first begins. A batch has as many rows as fit, rows * longest <= tokens.
 
-    longest (n,): the length of the longer side of each row, in order. The loop runs once per batch, not per row: a
-    batch whose first row has length l has at most tokens / l rows, and a running maximum over them finds the first row
-    that does not fit.
+    longest (n,): the length of the longer side of each row, in order. A row longer than `tokens` forms a batch alone.
+    The loop runs once per batch, not per row: a batch whose first row has length l has at most tokens / l rows, and a
+    running maximum over them finds the first row that does not fit.
     """
     cuts, start = [], 0
     while start < len(longest):
@@ -108,7 +108,7 @@ def pad_batch(source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: 
 
 
 def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor]:
-    """The encoder input of a batch, all that decoding needs: ids (B, S) ending with EOS, mask (B, S)."""
+    """Return the encoder input of a batch, all that decoding needs: ids (B, S) that end with EOS, and mask (B, S)."""
     S = int(source.lengths.max()) + 1
     ids = spread(source, S, pad_id)  # (B, S)
     ids[np.arange(len(ids)), source.lengths] = eos_id
@@ -117,7 +117,7 @@ def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor
 
 
 def spread(rows: Ragged, width: int, fill: float) -> np.ndarray:
-    """Ragged rows as a table (B, width), filled up with `fill` on the right."""
+    """Convert ragged rows to a table (B, width), padded with `fill` on the right."""
     # A boolean index visits the table row by row.
     table = np.full((len(rows.lengths), width), fill, rows.flat.dtype if rows.flat.dtype.kind == "f" else "int64")
     table[np.arange(width) < rows.lengths[:, None]] = rows.flat

@@ -1,4 +1,4 @@
-"""[data]: the files of a run, the examples to drop from them, and those held out for validation and test.
+"""The [data] table of a recipe: the files of a run, which examples to drop, and which to hold out.
 
 Each type of data has a class here; the objective of a recipe determines which one it uses: pairs for translation, text
 for language modelling, labelled texts for classification, recordings for speech. The class for images is in images.py.
@@ -35,17 +35,17 @@ class Corpora(Config):
         None, gt=0, lt=1, description="fraction of the training data held out for validation if `valid` is not set"
     )
     held_out_test: float = Field(
-        0.0, ge=0, lt=1, description="fraction of the training data held out for the test if `test` is not set"
+        0.0, ge=0, lt=1, description="fraction of the training data held out for testing if `test` is not set"
     )
 
     def edges(self, split: str) -> tuple[float, float]:
-        """The interval of places (see split.py) of the training examples that belong to a split."""
+        """Return the interval of a split: a training example belongs to it if its place (see split.py) is inside."""
         valid = (self.held_out or 0.1) if self.valid is None else 0.0
         test = self.held_out_test if self.test is None else 0.0
         return {"valid": (0.0, valid), "test": (valid, valid + test), "train": (valid + test, 1.0)}[split]
 
     def source(self, split: str) -> Any:
-        """The source of a split with paths resolved against `root`; None if the split has no files."""
+        """Return the source of a split with paths resolved against `root`, or None if the split has no files."""
         source = getattr(self, split)
         if source is None:
             return None
@@ -54,7 +54,7 @@ class Corpora(Config):
 
 
 class PairCorpora(Corpora):
-    """[data] for translation."""
+    """The [data] table of a recipe for translation."""
 
     train: PairSource
     valid: PairSource | None = None
@@ -65,12 +65,12 @@ class PairCorpora(Corpora):
     filter: Filter = Filter()
 
     def fraction(self, n_pairs: int) -> float:
-        """The fraction to hold out: 2 %, but at least 500 pairs (if this is at most 10 %) and at most 2,000 pairs."""
+        """Return the fraction to hold out: 2 %, but at least 500 pairs, and never more than 10 % or 2,000 pairs."""
         return self.held_out or min(max(0.02, 500 / n_pairs), 0.1, 2000 / n_pairs)
 
 
 class TextCorpora(Corpora):
-    """[data] for running text."""
+    """The [data] table of a recipe for running text."""
 
     train: TextSource
     valid: TextSource | None = None
@@ -78,9 +78,9 @@ class TextCorpora(Corpora):
     length: int | None = Field(None, gt=0, description="tokens per window; default: model.max_length")
 
     def read(self, split: str) -> Iterator[str]:
-        """The documents of a split: from its files, or held out from the training files.
+        """Yield the documents of a split: from its files, or held out from the training files.
 
-        Of a file that is one document, such as a book, the last part is held out. Of a file with many documents, whole
+        If a file is one document, such as a book, its last part is held out. If it contains many documents, whole
         documents are held out, chosen by a hash of their text.
         """
         if (split_source := self.source(split)) is not None and split != "train":
@@ -101,40 +101,40 @@ class TextCorpora(Corpora):
 
 
 class StreamCorpora(TextCorpora):
-    """[data] for language modelling."""
+    """The [data] table of a recipe for language modelling."""
 
     joined: bool = Field(
-        False, description="whether documents attend to earlier ones, for files whose lines are one text, such as PTB"
+        False, description="whether documents attend to earlier ones; true if they form one text, like the lines of PTB"
     )
 
 
 class SentenceCorpora(TextCorpora):
-    """[data] for models that are trained on sentences, such as BERT."""
+    """The [data] table of a recipe for models that are trained on sentences, such as BERT."""
 
     sentences: Cut = Field(
-        "line", description="end of a sentence: `line`, the end of a line; `mark`, a mark such as . ! ? before a space"
+        "line", description="where a sentence ends: `line`, at the end of a line; `mark`, at . ! or ? before a space"
     )
 
 
 class LabelledCorpora(Corpora):
-    """[data] for labelled texts or labelled words."""
+    """The [data] table of a recipe for labelled texts or labelled words."""
 
-    regression: bool = Field(False, description="whether labels are numeric values to predict, not classes")
+    regression: bool = Field(False, description="whether labels are numeric values instead of classes")
     limit: int | None = Field(
-        None, gt=0, description="number of training examples, drawn by train.seed, for learning curves; default: all"
+        None, gt=0, description="number of training examples to use, drawn with train.seed; default: all"
     )
     max_tokens: int | None = Field(
         None,
         gt=0,
-        description="maximum tokens per row; longer texts are truncated; default: max_length of the base",
+        description="maximum tokens per row; longer texts are truncated; default: max_length of the base model",
     )
 
     def read(self, split: str, seed: int = 0, training_file: Sequence[Any] | None = None) -> list[Any]:
-        """The examples of a split: from its file, or held out from the training file by a hash of their text.
+        """Return the examples of a split: from its file, or held out from the training file by a hash of their text.
 
         Examples with the same text (the first text of a pair) belong to the same split. `limit` takes the first
         examples of a shuffle, so that a smaller limit selects a subset of a larger one; the validation and test
-        examples do not depend on it. `training_file` holds all examples of the training file if it was read before.
+        examples do not depend on it. If the training file was read before, `training_file` holds all its examples.
         """
         if (split_source := self.source(split)) is not None and split != "train":
             return list(split_source.read())
@@ -148,7 +148,7 @@ class LabelledCorpora(Corpora):
 
 
 class LabelCorpora(LabelledCorpora):
-    """[data] for text classification."""
+    """The [data] table of a recipe for text classification."""
 
     train: LabelSource
     valid: LabelSource | None = None
@@ -156,7 +156,7 @@ class LabelCorpora(LabelledCorpora):
 
 
 class TagCorpora(LabelledCorpora):
-    """[data] for the classification of words (tagging)."""
+    """The [data] table of a recipe for the classification of words (tagging)."""
 
     train: TagSource
     valid: TagSource | None = None
@@ -164,14 +164,14 @@ class TagCorpora(LabelledCorpora):
 
 
 class SpeechCorpora(Corpora):
-    """[data] for speech recognition."""
+    """The [data] table of a recipe for speech recognition."""
 
     train: RecordingSource
     valid: RecordingSource | None = None
     test: RecordingSource | None = None
 
     def read(self, split: str) -> list[Recording]:
-        """The recordings of a split: from its list, or held out from the training list by a hash of the file name."""
+        """Return the recordings of a split: from its list, or held out from the training list by a hash of the name."""
         if (split_source := self.source(split)) is not None and split != "train":
             return list(split_source.read())
         start, end = self.edges(split)

@@ -1,10 +1,10 @@
-"""Original sentences and sentences with one wrong word, for a model that learns to distinguish them.
+"""Prepare original and corrupted sentences, for a model that learns to distinguish them.
 
     the man pulled a cart        original, half of the time
-    the man market a cart        a word replaced by another of the text, drawn by its frequency
+    the man market a cart        a word replaced by another word of the corpus, drawn by frequency
     the man a cart               a word deleted
 
-Some changes leave a sentence as good as before ("a big cart", "a cart"), so no model can reach an accuracy of 100 %.
+Some changes produce a correct sentence ("a big cart" to "a cart"), so no model can reach an accuracy of 100 %.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ TRIES = 1000  # draws before giving up on finding a different word
 
 
 class CorruptedSentences:
-    """Each row is a sentence, truncated to `length` tokens with its special tokens; its class is REAL or CHANGED."""
+    """Rows of one sentence each, truncated to `length` tokens including special tokens, with class REAL or CHANGED."""
 
     def __init__(self, sentences: Sentences, tokenizer: Tokenizer, length: int, deleted: float = 0.5) -> None:
         self.sentences, self.deleted = sentences, deleted
@@ -33,7 +33,7 @@ class CorruptedSentences:
         self.is_special[tokenizer.special_ids] = True
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> EncoderBatch:
-        """The sentences with the indices `rows` (B,)."""
+        """Return a batch of the sentences with the indices `rows` (B,); each is corrupted with probability 1/2."""
         starts = self.sentences.starts
         flat, lengths = self.sentences.read(starts[rows], starts[rows + 1])
         classes = rng.integers(0, 2, len(rows))
@@ -47,7 +47,7 @@ class CorruptedSentences:
         return EncoderBatch(torch.from_numpy(tokens), torch.from_numpy(mask), classes=torch.from_numpy(classes))
 
     def corrupt(self, text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The sentence with one word replaced or deleted; only words before the truncation are chosen."""
+        """Replace or delete one word of a sentence; the word is chosen from the part that truncation keeps."""
         edges = np.append(self.edges(text), len(text))
         word = rng.integers(max(1, int(np.searchsorted(edges[:-1], self.capacity))))
         begin, end = edges[word], edges[word + 1]
@@ -56,7 +56,7 @@ class CorruptedSentences:
         return np.concatenate([text[:begin], replacement, text[end:]])
 
     def draw_different(self, word: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A word of the text other than `word`, drawn by its frequency."""
+        """Draw a word of the corpus other than `word`, with a probability proportional to its frequency."""
         starts = self.sentences.starts
         for _ in range(TRIES):
             at = rng.integers(self.sentences.n_text_tokens)
@@ -68,10 +68,10 @@ class CorruptedSentences:
                 drawn = text[edges[inside[0]] : edges[inside[0] + 1]]
                 if not self.is_special[drawn].any() and not np.array_equal(drawn, word):
                     return drawn
-        raise DataError(f"{self.sentences.path} has too few different words to replace one by another", "add text")
+        raise DataError(f"{self.sentences.path} has too few different words to replace one with another", "add text")
 
     def edges(self, text: np.ndarray) -> np.ndarray:
-        """Where the words of a sentence begin."""
+        """Return the positions at which the words of a sentence begin."""
         begins = self.begins[text]
         begins[0] = True
         return np.flatnonzero(begins)

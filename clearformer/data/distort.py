@@ -1,6 +1,6 @@
 """Augmentation of recordings: random distortions of each batch, computed on its device.
 
-    speed      y(n) = x(s n)                        faster and higher, or slower and lower           Ko et al. 2015
+    speed      y(n) = x(s n)                        faster and higher in pitch, or slower and lower  Ko et al. 2015
     noise      y(n) = x(n) + ε(n) · rms(x) · 10^(−SNR / 20)
     masks      some time steps and some frequency bands of the frames are set to 0     SpecAugment, Park et al. 2019
 
@@ -16,7 +16,7 @@ from clearformer.layers.masks import within
 
 
 class DistortConfig(Config):
-    """[sound.distort]. The defaults do not change recordings."""
+    """The [sound.distort] table of a recipe; the defaults leave recordings unchanged."""
 
     speed: float = Field(
         1.0, ge=1, description="maximum factor by which speech is sped up or slowed down; 1: unchanged"
@@ -35,7 +35,7 @@ class DistortConfig(Config):
 
 
 def change_speed(waves: Tensor, lengths: Tensor, speeds: Tensor) -> tuple[Tensor, Tensor]:
-    """waves (B, N), lengths (B,), speeds (B,) -> waves (B, N'), lengths / speeds; with linear interpolation."""
+    """Play waves (B, N) of lengths (B,) at speeds (B,), by linear interpolation. Returns new waves and lengths."""
     after = (lengths / speeds).long().clamp(min=1)
     at = torch.arange(int(after.max()), device=waves.device) * speeds[:, None]  # (B, N')
     at = at.minimum(lengths[:, None] - 1.0)
@@ -46,20 +46,23 @@ def change_speed(waves: Tensor, lengths: Tensor, speeds: Tensor) -> tuple[Tensor
 
 
 def add_noise(waves: Tensor, lengths: Tensor, snr: Tensor) -> Tensor:
-    """White noise at a signal-to-noise ratio of snr (B,) decibels."""
+    """Add white noise to waves (B, N), at a signal-to-noise ratio of snr (B,) decibels."""
     rms = (waves.square().sum(1) / lengths).sqrt() * 10 ** (-snr / 20)  # (B,)
     return (waves + torch.randn_like(waves) * rms[:, None]) * within(waves.size(1), lengths)
 
 
 def mask_frames(frames: Tensor, lengths: Tensor, n_times: int, longest: int, n_bands: int, widest: int) -> Tensor:
-    """frames (B, T, M) with intervals of time and of frequency set to 0, a value between silent and loud."""
+    """Set random intervals of time and of frequency in frames (B, T, M) to 0, a value between silent and loud."""
     times = intervals(frames.size(1), lengths, n_times, longest)  # (B, T)
     bands = intervals(frames.size(2), torch.full_like(lengths, frames.size(2)), n_bands, widest)  # (B, M)
     return frames.masked_fill(times[:, :, None] | bands[:, None, :], 0.0)
 
 
 def intervals(size: int, lengths: Tensor, n: int, widest: int) -> Tensor:
-    """(B, size) bool: True in n intervals of each row, at most `widest` wide, that start within the row's length."""
+    """Return a mask (B, size), True in n random intervals per row that start within the row's length.
+
+    An interval is at most `widest` wide.
+    """
     place = torch.arange(size, device=lengths.device)
     starts = (torch.rand(len(lengths), n, device=lengths.device) * lengths[:, None]).long()[:, :, None]  # (B, n, 1)
     widths = torch.randint(widest + 1, starts.shape, device=lengths.device)

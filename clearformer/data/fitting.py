@@ -1,4 +1,4 @@
-"""Fit images of any shape and mode into uint8 (C, size, size) as set by [image], many in parallel on all cores.
+"""Convert images of any shape and mode to uint8 (C, size, size), as set by [image], in parallel on all cores.
 
 crop       the largest square in the middle          pad        the whole image, with black bars
 stretch    the whole image, with its proportions changed
@@ -22,7 +22,7 @@ MODES = {1: "L", 3: "RGB"}
 
 
 def fitted(image: Image.Image, config: ImageConfig) -> np.ndarray:
-    """uint8 (C, size, size)."""
+    """Convert an image to uint8 (C, size, size)."""
     assert config.size is not None
     assert config.channels is not None
     square, method = (config.size, config.size), Image.Resampling.BILINEAR
@@ -43,9 +43,9 @@ def fitted(image: Image.Image, config: ImageConfig) -> np.ndarray:
 
 
 class Fitted(NamedTuple):
-    """An image's pixels uint8 (C, size, size), its label, and its place in [0, 1), which decides its split.
+    """An image's pixels, uint8 (C, size, size), its label, and its place in [0, 1), which decides its split.
 
-    The place is computed from the pixels of the file, so that copies of an image belong to one split for any [image].
+    The place is computed from the pixels of the file, so that copies of an image belong to one split in every recipe.
     """
 
     pixels: np.ndarray
@@ -54,7 +54,7 @@ class Fitted(NamedTuple):
 
 
 def fit_all(images: Iterable[ImageFile], config: ImageConfig, broken: list[str]) -> Generator[Fitted]:
-    """The images in order. Unreadable ones are skipped, and their error messages added to `broken`."""
+    """Yield the fitted images in order. Unreadable files are skipped, and their error messages added to `broken`."""
 
     def fit(file: ImageFile) -> Fitted | DataError:
         try:

@@ -1,4 +1,4 @@
-"""A sample of images for a figure: single files, or at most n evenly spaced images of a labelled source."""
+"""Sample images for a figure: single files, or at most n evenly spaced images of a labelled dataset."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,24 +15,24 @@ from clearformer.wording import count
 
 
 class ImageSample(NamedTuple):
-    """pixels uint8 (N, C, size, size), and their labels, "" for images without one."""
+    """The pixels of images, uint8 (N, C, size, size), and their labels, "" for images without one."""
 
     pixels: np.ndarray
     labels: list[str]
 
 
 def sample_images(paths: Sequence[Path], kind: ImageSource, image: ImageConfig, n: int) -> ImageSample:
-    """At most n images from single files and from sources like `kind`. Unreadable images are skipped."""
+    """Return at most n images of the given paths, read with the settings of `kind`. Unreadable images are skipped."""
     files = [image for path in paths for image in read_images(path, kind)]
     broken: list[str] = []
     readable = list(fit_all(evenly_spaced(files, n), image, broken))
     if not readable:
-        raise DataError(f"{count(len(broken), 'image')}, but none can be read: {broken[0]}", "check the files")
+        raise DataError(f"found {count(len(broken), 'image')}, but none can be read: {broken[0]}", "check the files")
     return ImageSample(np.stack([image.pixels for image in readable]), [image.label for image in readable])
 
 
 def read_images(path: Path, kind: ImageSource) -> list[ImageFile]:
-    """The images at a path. A file with an image suffix is a single image without a label."""
+    """Return the images at a path. A file with an image suffix is a single image without a label."""
     from PIL import Image
 
     if path.suffix.lower() in Image.registered_extensions():

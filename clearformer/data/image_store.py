@@ -1,4 +1,4 @@
-"""Prepared images on disk, memory-mapped: pixels of one size, and the class of each image.
+"""Store prepared images on disk, memory-mapped: pixels of one size, and the class of each image.
 
     classes  (n,) int64
     pixels   (n, C, size, size) uint8
@@ -33,7 +33,7 @@ class ImageStore(Store):
 
     @property
     def pixels(self) -> np.ndarray:
-        """uint8 (n, C, size, size), a view of the mapped file."""
+        """The pixels of all images, uint8 (n, C, size, size): a view of the mapped file."""
         return self._flat[1]
 
     @property
@@ -52,7 +52,7 @@ class ImageStore(Store):
 
 
 class ImageWriter:
-    """Streams images into a store. `path` appears complete at the end of the `with` block, or not at all."""
+    """Streams images into a store. The file appears at the end of the `with` block, complete or not at all."""
 
     def __init__(self, path: Path, channels: int, size: int) -> None:
         specs = {"classes": TensorSpec("int64"), "pixels": TensorSpec("uint8", (channels, size, size))}
@@ -60,7 +60,7 @@ class ImageWriter:
         self.sums = np.zeros((2, channels), "int64")  # Σ x and Σ x² per channel, exact
 
     def add(self, pixels: np.ndarray, k: int) -> None:
-        """One image uint8 (C, size, size), of class k."""
+        """Append one image, uint8 (C, size, size), of class k."""
         self.file.append("pixels", pixels[None])
         self.file.append("classes", np.array([k]))
         flat = pixels.reshape(len(pixels), -1).astype("int64")
@@ -71,11 +71,11 @@ class ImageWriter:
 
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of each channel over all pixels so far, scaled to 0 … 1. At least one image."""
+        """The mean and standard deviation of each channel over all pixels added so far, scaled to 0 … 1."""
         size = self.file.specs["pixels"].row[1]
         mean, square = self.sums / (len(self) * size**2)
         variance = square - mean**2
-        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # 1 for a constant channel, which cannot be divided by 0
+        std = np.sqrt(np.where(variance > 1e-6, variance, 1))  # 1 for a constant channel, to avoid division by 0
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
 
     def __enter__(self) -> Self:

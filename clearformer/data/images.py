@@ -1,11 +1,11 @@
-"""Files to images with labels. An image is decoded only when its pixels are needed.
+"""Read labelled images from files. An image is decoded only when its pixels are needed.
 
 ImageSource(path="photos")                        photos/<class>/*.jpg, .png and every other format of Pillow
 ImageSource(path="album")                         album/*.jpg without subfolders: every image has the class `image`
 ImageSource(path="train-images-idx3-ubyte.gz")    the idx format of MNIST, with labels in train-labels-idx1-ubyte.gz
 ImageSource(path="digits.npz")                    uint8 array `images` (n, Y, X) or (n, Y, X, 3), and `labels` (n,)
 ImageSource(path="train.parquet")                 columns `image` (encoded files) and `label`, as on Hugging Face
-UnlabelledImageSource(path="images.npz")          the same, with optional labels; without them the class is `image`
+UnlabelledImageSource(path="images.npz")          the same formats; without labels, the class is `image`
 """
 
 import gzip
@@ -38,7 +38,7 @@ except ModuleNotFoundError:
 
 UNLABELLED = "image"  # the class of images without labels
 MULTI_IMAGE_SUFFIXES = ("idx3-ubyte", ".npz", ".parquet")  # files that contain many images
-SUPPORTED = "supported: a folder of images, or a file that ends in idx3-ubyte, .npz or .parquet"
+SUPPORTED = "give a folder of images, or a file that ends in idx3-ubyte, .npz or .parquet"
 
 
 class ImageFile(NamedTuple):
@@ -58,14 +58,14 @@ class ImageSource(Config):
     path: Path = Field(description="folder with one subfolder per class, or an idx, .npz or .parquet file")
     names: tuple[str, ...] | None = Field(None, description="names of the classes, for files that number them from 0")
     image: str | None = Field(
-        None, description="array or column of the images; default: `images` in .npz, `image` in .parquet"
+        None, description="name of the image array or column; default: `images` in .npz, `image` in .parquet"
     )
     label: str | None = Field(
-        None, description="array or column of the labels; default: `labels` in .npz, `label` in .parquet"
+        None, description="name of the label array or column; default: `labels` in .npz, `label` in .parquet"
     )
 
     def read(self) -> Generator[ImageFile]:
-        """The images in order. A wrong path or an unsupported file type raises at once."""
+        """Stream the images in order. A wrong path or an unsupported file type raises an error at once."""
         name = self.path.name.removesuffix(".gz")
         if self.path.is_dir():
             what = "image, in a folder named after its class" if self.needs_labels else "image"
@@ -96,7 +96,7 @@ class ImageSource(Config):
             if self.names is not None and not (str(label).isdecimal() and int(label) < len(self.names)):
                 raise DataError(
                     f"{self.path}: class {label} is not among the {count(len(self.names), 'name')} in `names`",
-                    "list all classes in `names`, in the order of their numbers; remove `names` if labels are names",
+                    "list all classes in `names`, in the order of their numbers; if labels are names, remove `names`",
                 )
             name = f"{self.path}[{i}]"
             class_name = str(label) if self.names is None else self.names[int(label)]
@@ -110,24 +110,24 @@ class UnlabelledImageSource(ImageSource):
 
 
 class ImageCorpora(Corpora):
-    """[data] for images."""
+    """The [data] table of a recipe for images."""
 
     train: ImageSource
     valid: ImageSource | None = None
     test: ImageSource | None = None
 
     def source(self, split: str) -> Any:
-        """As in the base class. Splits without `names` use those of the training data."""
+        """Return the source of a split; if it has no `names`, it gets the names of the training data."""
         source = super().source(split)
         return source if source is None or source.names else source.changed(names=self.train.names)
 
     def split_of(self, place: float) -> str:
-        """The split of an image of the training source, by its place in [0, 1)."""
+        """Return the split of a training image, given its place in [0, 1) (see split.py)."""
         return next(split for split in self.splits if self.edges(split)[0] <= place < self.edges(split)[1])
 
 
 class UnlabelledImageCorpora(ImageCorpora):
-    """[data] for an autoencoder."""
+    """The [data] table of a recipe for an autoencoder."""
 
     train: UnlabelledImageSource
     valid: UnlabelledImageSource | None = None
@@ -135,7 +135,7 @@ class UnlabelledImageCorpora(ImageCorpora):
 
 
 def read_folder(folder: Path) -> Generator[ImageFile]:
-    """<class>/**/*: every file with a suffix that Pillow supports, sorted by name.
+    """Yield the images <class>/**/* with a suffix that Pillow supports, sorted by name.
 
     The images of a folder without subfolders have the class UNLABELLED.
     """
@@ -158,20 +158,23 @@ def decode(file: Path | bytes, name: str) -> Image.Image:
 
 
 def plain(image: Image.Image) -> Image.Image:
-    """The image in 8 bits: Pillow would clip 16-bit greys at 255. LAB becomes RGB: Pillow cannot convert it to grey."""
+    """Convert 16-bit greys to 8 bits, and LAB to RGB.
+
+    Pillow would clip 16-bit greys at 255, and it cannot convert LAB to grey.
+    """
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) >> 8).astype("uint8"))
     return image.convert("RGB") if image.mode == "LAB" else image
 
 
 def some_images(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
-    """The number of images in the source, and about n evenly spaced images, except unreadable ones."""
+    """Return the number of images in a source, and about n evenly spaced images; unreadable images are skipped."""
     files, images = list(source.read()), []
     for file in files[:: max(1, len(files) // n)]:
         with suppress(DataError):
             images.append(file.open())
     if not images:
-        raise DataError(f"{source.path}: {count(len(files), 'image')}, but none can be read", "check the files")
+        raise DataError(f"{source.path} has {count(len(files), 'image')}, but none can be read", "check the files")
     return len(files), images
 
 
@@ -186,14 +189,14 @@ def open_image(path: Path) -> Image.Image:
 
 
 def read_labelled_idx(path: Path, is_strict: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels from the same folder, named as in MNIST: train-images-idx3-… and train-labels-idx1-…"""
+    """Read images and labels from two files in a folder, named as in MNIST: train-images-idx3-…, train-labels-idx1-…"""
     images, label_path = read_idx(path), path.with_name(path.name.replace("images-idx3", "labels-idx1"))
     has_labels = is_strict or (label_path.exists() and label_path != path)
     return images, read_idx(label_path) if has_labels else np.full(len(images), UNLABELLED)
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Format: 0, 0, 8 (for uint8), the number of axes, the size of each axis as a big-endian int32, then the data."""
+    """Read an idx file: 0, 0, 8 (for uint8), the number of axes, their sizes as big-endian int32, then the data."""
     require_file(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Labelled texts: files to examples, and examples to rows of tokens with their classes.
+"""Read labelled texts from files, and convert them to rows of tokens with their classes.
 
     LabelSource(path="reviews.tsv")                                         text and label, separated by a tab
     LabelSource(path="reviews.tsv.gz", text="sentence", label="label")      the same with a header line
@@ -56,10 +56,10 @@ class LabelSource(Config):
     path: Path = Field(description="path of a .tsv, .txt or .jsonl file")
     text: Column | tuple[Column, Column] | None = Field(
         None,
-        description="column of the text, a number from 0 or a name; two for pairs; default: 0, or `text` in JSON",
+        description="text column, a number from 0 or a name; two columns for pairs; default: 0, or `text` in JSON",
     )
     label: Column | None = Field(
-        None, description="column of the label, a number from 0 or a name; default: 1, or `label` in JSON"
+        None, description="label column, a number from 0 or a name; default: 1, or `label` in JSON"
     )
 
     def read(self) -> Generator[Labelled]:
@@ -72,16 +72,17 @@ class LabelSource(Config):
             columns = self._columns(is_named=True)
             if not all(map(is_name, columns)):
                 raise DataError(
-                    f"{self.path}: columns of .jsonl files have names, not numbers", "for example --label-column label"
+                    f"{self.path}: columns of .jsonl files have names, not numbers",
+                    "use the names, for example --label-column label",
                 )
             return non_empty(self.path, self._read_jsonl([str(column) for column in columns]), "labelled text")
         raise DataError(
             f"{self.path}: unsupported file type",
-            "supported: .tsv and .txt, with tabs between columns, and .jsonl; also gzipped (.gz)",
+            "use a .tsv or .txt file, with tabs between columns, or a .jsonl file; each may be gzipped (.gz)",
         )
 
     def _columns(self, is_named: bool) -> list[Column]:
-        """The columns of the texts, then of the label. If one is a name, the defaults are names, too."""
+        """Return the text columns and the label column. If one of them is a name, the defaults are names, too."""
         settings = [*(self.text if isinstance(self.text, tuple) else (self.text,)), self.label]
         defaults: tuple[Column, Column] = ("text", "label") if is_named or any(map(is_name, settings)) else (0, 1)
         columns = [defaults[i == len(settings) - 1] if column is None else column for i, column in enumerate(settings)]
@@ -109,9 +110,9 @@ class LabelSource(Config):
 
 
 def named_columns(path: Path) -> dict[str, Any]:
-    """The columns of a .tsv file whose first line is a header, recognised by a column `label`; {} without a header.
+    """Return the columns of a .tsv file if its first line is a header, recognised by a column `label`; otherwise {}.
 
-    The text is in `text` or `sentence`, or `sentence1` and `sentence2`; otherwise in the first column but the label.
+    The text column is `text`, `sentence`, or the pair `sentence1` and `sentence2`; otherwise the first one but `label`.
     """
     if file_type(path) not in (".tsv", ".txt") or not path.is_file():
         return {}
@@ -137,7 +138,7 @@ def example(cells: Sequence[str], where: str) -> Labelled:
 
 
 def label_value(label: str) -> float:
-    """The numeric value of a label of a regression."""
+    """Return the numeric value of a label in a regression."""
     try:
         value = float(label)
     except ValueError:
@@ -151,23 +152,23 @@ def label_value(label: str) -> float:
 
 
 def number_classes(labels: Sequence[str], classes: Sequence[str], split: str) -> np.ndarray:
-    """The index of each label among the classes (n,) int64; labels that are not classes raise an error."""
+    """Return the index of each label among the classes, (n,) int64; a label that is not a class is an error."""
     index = {label: i for i, label in enumerate(classes)}
     if unknown := sorted(set(labels) - index.keys()):
         n, names = len(unknown), listed((f"`{label}`" for label in unknown), most=5)
         raise DataError(
             f"{count(n, 'label')} in {SPLITS.get(split, split)} {agree(n, 'does', 'do')} not occur "
             f"in the training data: {names}",
-            f"the classes are: {', '.join(classes)}",
+            f"the classes are {', '.join(classes)}",
         )
     return np.array([index[label] for label in labels], "int64")
 
 
 @dataclass(frozen=True)
 class LabelRows:
-    """Texts as token rows with special tokens, truncated to fit, and the class, or value, of each.
+    """Texts as rows of tokens with special tokens, truncated to fit, and the class, or the value, of each text.
 
-    tokens, segments: rows of lengths (n,); classes (n,) int64, or float32 in a regression.
+    tokens, segments: n ragged rows; classes: (n,) int64, or float32 in a regression.
     """
 
     tokens: Ragged
@@ -184,7 +185,7 @@ class LabelRows:
         return len(self.classes)
 
     def count(self, index: np.ndarray) -> int:
-        """The number of labels in these rows."""
+        """Return the number of labels in the rows `index`."""
         return len(index)
 
     def batch(self, index: np.ndarray, pad_id: int) -> EncoderBatch:
@@ -192,7 +193,7 @@ class LabelRows:
         return pad_rows(tokens, segments, pad_id, self.classes[index])
 
     def pick(self, flat: np.ndarray, index: np.ndarray) -> Ragged:
-        """The part of `flat`, an array with one value per token, that belongs to these rows."""
+        """Return the values of the rows `index` from `flat`, an array with one value per token."""
         return gather(flat, np.concatenate([[0], np.cumsum(self.tokens.lengths)]), index)
 
     def save(self, path: Path) -> None:
@@ -207,7 +208,7 @@ class LabelRows:
 
 
 def pad_rows(tokens: Ragged, segments: Ragged, pad_id: int, classes: np.ndarray | None = None) -> EncoderBatch:
-    """Rows with special tokens, padded to the longest. Rows of equal length get no mask."""
+    """Pad rows to the longest; special tokens are already included. If all are equally long, the mask is None."""
     width = int(tokens.lengths.max())
     mask = np.arange(width) < tokens.lengths[:, None]  # (B, T)
     return EncoderBatch(

@@ -1,6 +1,6 @@
-"""Rows of sentences for an encoder, with the tokenizer's special tokens and with some words masked.
+"""Build rows of sentences for an encoder, with special tokens, and mask some of their words.
 
-    FullSentences    <s> a … </s>                      sentences of one document, up to a length     Liu et al. 2019
+    FullSentences    <s> a … </s>                      as many sentences of a document as fit        Liu et al. 2019
     SentencePairs    [CLS] a … [SEP] b … [SEP]         b follows a, or is from elsewhere             Devlin et al. 2019
 
 A batch is a function of the row indices and a generator, so that an epoch can be repeated.
@@ -24,7 +24,7 @@ FOLLOWS, RANDOM = 0, 1  # the classes of pairs, in the order of BERT's next-sent
 
 
 class TokenRows(NamedTuple):
-    """tokens (B, T) padded, lengths (B,); for pairs also segments (B, T) and classes (B,)."""
+    """A batch of rows: padded tokens (B, T) and lengths (B,); for pairs also segments (B, T) and classes (B,)."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -34,7 +34,7 @@ class TokenRows(NamedTuple):
 
 class RowFormat(Protocol):
     lengths: np.ndarray
-    """(n,): the number of tokens of each row, special tokens included, or an upper bound."""
+    """The number of tokens of each row, special tokens included, or an upper bound: (n,)."""
 
     def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows: ...
 
@@ -53,9 +53,9 @@ class FullSentences:
 class SentencePairs:
     """Each row is a sequence of consecutive sentences, divided into two parts at a random sentence boundary.
 
-    With probability 1/2 the second part stays. Otherwise it is replaced by sentences of another document, as many as
-    fit, and is not seen this time. If the text is a single document, they come from outside the row. Two parts that are
-    too long together are truncated at their ends, the longer one first.
+    With probability 1/2 the second part stays. Otherwise it is replaced by as many sentences of another document as
+    fit; if the corpus is a single document, by sentences of that document outside the row. If the two parts together
+    are too long, they are truncated at their ends, the longer one first.
     """
 
     def __init__(self, sentences: Sentences, tokenizer: Tokenizer, length: int) -> None:
@@ -66,12 +66,12 @@ class SentencePairs:
         self.lengths = np.full(len(self.rows), length)
         if len(self.rows) == 0:
             raise DataError(
-                f"{sentences.path}: no document has two sentences, which next-sentence prediction requires",
+                f"{sentences.path}: no document has two sentences, the minimum for next-sentence prediction",
                 'use longer documents, set data.sentences = "mark", or set objective.next_sentence = false',
             )
         if len(sentences.documents) == 2 and len(self.rows) == 1:
             raise DataError(
-                f"{sentences.path}: no random next sentence can be drawn, as one row "
+                f"{sentences.path}: no random next sentence can be drawn, because one row "
                 f"contains all {count(len(sentences), 'sentence')}",
                 "add text, set a smaller data.length, or set objective.next_sentence = false",
             )
@@ -95,7 +95,10 @@ class SentencePairs:
         return TokenRows(tokens, lengths, segments.astype("int64"), classes)
 
     def elsewhere(self, first: np.ndarray, end: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A random sentence (B,) of another document, or of the same outside the row; and the end of its document."""
+        """Draw a sentence of another document for each row. Returns the sentences (B,) and the ends of their documents.
+
+        If the corpus is a single document, the sentence is drawn from outside the row.
+        """
         documents = self.sentences.documents
         if len(documents) > 2:
             document = np.searchsorted(documents, first, side="right") - 1
@@ -119,7 +122,7 @@ class MaskedRows:
         self.lengths = row_format.lengths
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> EncoderBatch:
-        """The rows with the indices `rows` (B,)."""
+        """Return a batch of the rows with the indices `rows` (B,), with some words masked."""
         original = self.row_format.assemble(rows, rng)
         words = None if self.begins is None else np.maximum(np.cumsum(self.begins[original.tokens], axis=1) - 1, 0)
         vocab = self.tokenizer.vocab_size
@@ -132,35 +135,35 @@ class MaskedRows:
 
 
 def no_mask() -> DataError:
-    """The error for a tokenizer without a mask token."""
+    """Return the error for a tokenizer without a mask token."""
     return DataError("the tokenizer has no mask token", 'add one in the recipe: text.extra = ["[MASK]"]')
 
 
 def word_starts(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) bool: the tokens that begin a word, recognised by a missing ## (wordpiece) or by a leading space (▁)."""
+    """Return whether each token begins a word, (V,) bool: it has a leading space (▁) or, in wordpiece, lacks ##."""
     tokens = tokenizer.pieces(range(tokenizer.vocab_size))
     continues = np.array([token.startswith("##") for token in tokens])
     spaced = np.array([token.startswith(("▁", "⟨20")) for token in tokens])
-    # Both may occur: GPT-2 has a token "##". The more frequent convention counts; with neither, every token is a word.
+    # Both may occur: GPT-2 has a token "##". The more frequent one decides; if neither occurs, every token is a word.
     begins = spaced if spaced.sum() > continues.sum() else ~continues
     begins[tokenizer.special_ids] = True
     return begins
 
 
 def text_capacity(special_tokens: Sequence[Sequence[int]], length: int, minimum: int) -> int:
-    """The number of text tokens that fit into a row of `length` tokens besides the special tokens."""
+    """Return the number of text tokens that fit into a row of `length` tokens in addition to the special tokens."""
     n = sum(map(len, special_tokens))
     if length < n + minimum:
         raise DataError(
             f"rows of {count(length, 'token')} are too short for {count(n, 'special token')} "
             f"and at least {count(minimum, 'token')} of text",
-            f"set data.length = {n + minimum} or more",
+            f"set data.length to at least {n + minimum}",
         )
     return length - n
 
 
 def fit(n_a: np.ndarray, n_b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """Truncated lengths (B,) of two texts with a sum of at most `capacity`.
+    """Return the lengths (B,) of two texts after truncation to a sum of at most `capacity`.
 
     The longer text is truncated first, until both are equally long or the sum fits.
     """
@@ -171,9 +174,9 @@ def fit(n_a: np.ndarray, n_b: np.ndarray, capacity: int) -> tuple[np.ndarray, np
 def side_by_side(
     parts: Sequence[Ragged | Sequence[int]], pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Concatenate parts in each of B rows; a part is ragged, or the same sequence in every row.
+    """Concatenate parts in each of B rows. A part is ragged, or one sequence that is repeated in every row.
 
-    Returns a padded table (B, T), the lengths of the rows (B,), and where each part begins, (B,) each.
+    Returns a padded table (B, T), the lengths of the rows (B,), and for each part the columns (B,) where it begins.
     """
     B = next(len(part.lengths) for part in parts if isinstance(part, Ragged))
     ragged = [p if isinstance(p, Ragged) else Ragged(np.tile(p, B), np.full(B, len(p))) for p in parts]

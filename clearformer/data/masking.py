@@ -3,9 +3,9 @@
     15 % of the tokens are chosen, differently each time a text is seen (Liu et al. 2019); of these
     80 %  become the mask token
     10 %  become a random token                     so that the model cannot rely on any token being correct
-    10 %  stay unchanged                            since the texts of later tasks contain no mask token
+    10 %  stay unchanged                            because the texts of later tasks contain no mask token
 
-The result depends on the tokens and the generator alone, so that an epoch can be repeated.
+The result depends only on the tokens and the generator, so that an epoch can be repeated.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from clearformer.data.batch import IGNORE
 
 
 class MaskingConfig(Config):
-    """[masking]"""
+    """Settings of masking, in the [objective] table of a recipe for masked language modelling."""
 
     rate: float = Field(0.15, gt=0, lt=1, description="probability that a token is chosen for prediction")
     masked: float = Field(0.8, ge=0, le=1, description="fraction of the chosen tokens replaced by the mask token")
@@ -26,7 +26,7 @@ class MaskingConfig(Config):
         0.1,
         ge=0,
         le=1,
-        description="fraction of the chosen tokens replaced by a random token; the rest stays",
+        description="fraction of the chosen tokens replaced by a random token; the rest stays unchanged",
     )
 
     def model_post_init(self, _: object) -> None:
@@ -43,7 +43,7 @@ def mask_tokens(
     specials: Sequence[int],
     words: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """tokens (B, T) -> masked tokens (B, T), and labels (B, T): the original at chosen positions, IGNORE elsewhere.
+    """Mask tokens (B, T). Returns the masked tokens, and labels (B, T): the original at chosen positions, else IGNORE.
 
     specials: ids that are neither chosen nor drawn, padding included; `mask_id` is always one of them.
     words (B, T), integers below T: tokens of a row with the same number are chosen together or not at all, as in BERT's

@@ -1,4 +1,4 @@
-"""Files to sentence pairs, streamed line by line, and the filter that drops unusable pairs.
+"""Read sentence pairs from files, line by line, and filter out unusable pairs.
 
     read_pairs(Path("fra.tsv"))                                     one file, columns separated by tabs
     read_pairs(Path("fra.tsv"), ("english", "french"))              the same with a header line
@@ -77,11 +77,11 @@ def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Gen
         )
     raise DataError(
         f"{path}: unsupported file type",
-        "supported: .tsv, .txt and .jsonl, also gzipped (.gz), or two files of lines: --pairs train.en,train.de",
+        "use a .tsv, .txt or .jsonl file, also gzipped (.gz), or two files aligned by line: --pairs train.en,train.de",
     )
 
 
-# Names of columns by which a header line is recognised, besides the codes and English names of languages.
+# A line of these column names, or of codes or English names of languages, is recognised as a header.
 PAIR_NAMES = ("source", "target", "src", "tgt", "trg", "input", "output", "original", "translation", "sentence", "text")
 LANGUAGES = (
     *[
@@ -174,7 +174,7 @@ LANGUAGES = (
 
 
 def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
-    """The first two column names of the header line of a .tsv file; (0, 1) if it has none."""
+    """Return the first two column names in the header line of a .tsv file, or (0, 1) if it has no header."""
     if isinstance(path, tuple) or file_type(path) not in (".tsv", ".txt"):
         return 0, 1
     if not path.is_file():
@@ -187,12 +187,15 @@ def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
 
 
 def with_task_prefix(source: str, prefix: str) -> str:
-    """The source after the task prefix, as in a multi-task T5; a blank source stays blank."""
+    """Put the task prefix before a source, as in a multi-task T5; a blank source stays blank."""
     return f"{prefix.strip()} {source}" if prefix and source.strip() else source
 
 
 def read_aligned(source: Path, target: Path) -> Generator[Example]:
-    """Pairs of line i of both files. Files of different lengths raise: the lines above may be misaligned, too."""
+    """Pair each line of one file with the same line of the other.
+
+    Files with different numbers of lines are an error, since any of their lines may be misaligned.
+    """
     with closing(read_lines(source)) as sources, closing(read_lines(target)) as targets:
         for number, (a, b) in enumerate(zip_longest(sources, targets), 1):
             if a is None or b is None:
@@ -206,14 +209,14 @@ def read_aligned(source: Path, target: Path) -> Generator[Example]:
 
 
 def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
-    """Two of the columns of a file with tabs between columns."""
+    """Stream pairs from two columns of a tab-separated file."""
     with closing(read_cells(path, columns)) as rows:
         for _, (source, target) in rows:
             yield Example(clean(source), clean(target))
 
 
 def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
-    """Two values, which must be strings, of the JSON object on each line."""
+    """Stream pairs from two keys of the JSON object on each line; their values must be strings."""
     with closing(read_objects(path)) as rows:
         for where, row in rows:
             row = dict.fromkeys(columns, "") if row is None else row
@@ -225,7 +228,7 @@ Outcome = Literal["kept", "empty", "too_long", "unequal"]
 
 @dataclass
 class Tally:
-    """The number of pairs by the outcome of a `Filter`."""
+    """The number of pairs with each outcome of a `Filter`."""
 
     kept: int = 0
     empty: int = 0
@@ -240,7 +243,7 @@ class Tally:
         setattr(self, outcome, getattr(self, outcome) + 1)
 
     def describe(self) -> str:
-        """One line: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"."""
+        """Describe the counts: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"."""
         dropped = f" ({self.empty:,} empty, {self.too_long:,} too long, {self.unequal:,} of unequal length)"
         kept = f"kept {self.kept:,} of {count(self.total, 'pair')}"
         return kept + dropped if self.kept < self.total else kept
@@ -262,7 +265,7 @@ class Filter(Config):
         return "unequal" if longer > self.max_ratio * shorter else "kept"
 
     def keep(self, examples: Iterator[Example], tally: Tally) -> Iterator[Example]:
-        """The pairs that pass, in order; `tally` is updated along the way. Raises if none passes."""
+        """Yield the pairs that pass, in order, and count all pairs in `tally`. Raises an error if none passes."""
         for example in examples:
             outcome = self.outcome(example)
             tally.count(outcome)
@@ -274,7 +277,7 @@ class Filter(Config):
             )
 
     def fit(self, source_ids: Rows, target_ids: Rows, tally: Tally) -> tuple[Rows, Rows]:
-        """The pairs that have at most `max_tokens`; `tally` counts the others as too long instead of kept."""
+        """Return the pairs with at most `max_tokens` per side; `tally` then counts the others as too long, not kept."""
         pairs = list(zip(source_ids, target_ids))
         short = [pair for pair in pairs if max(map(len, pair)) <= self.max_tokens]
         tally.kept -= len(pairs) - len(short)

@@ -27,24 +27,24 @@ from clearformer.text.tokenizer import SAMPLE
 from clearformer.wording import count
 
 CHUNK = 8192  # pairs tokenised at a time
-IN_MEMORY = 2**26  # bytes of the sample; a larger sample is stored in a temporary file
+IN_MEMORY = 2**26  # maximum size of a sample in memory, in bytes; a larger sample is stored in a temporary file
 RECORD = Struct("<dII")  # the place of a pair in [0, 1), and the number of bytes of its two sides
 
 
 @dataclass(frozen=True)
 class Fractions:
-    """The fractions of the training corpus that are held out, by source sentence: the same sentences for every seed."""
+    """The fractions of the training corpus held out for validation and test: the same sentences for every seed."""
 
     valid: float = 0.0
     test: float = 0.0
 
     def split_of(self, at: float) -> str:
-        """The split of a sentence by its place in [0, 1)."""
+        """Return the split of a source sentence, given its place in [0, 1) (see split.py)."""
         return "valid" if at < self.valid else "test" if at < self.valid + self.test else "train"
 
 
 class Sample:
-    """Pairs to train a tokenizer on: all of the first million lines, then fewer and fewer, as in `thin`."""
+    """Pairs to train a tokenizer on: all of the first million lines, then a decreasing fraction, as in `thin`."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
@@ -61,7 +61,7 @@ class Sample:
             self.file.write(RECORD.pack(at, len(source), len(target)) + source + target)
 
     def read(self, fractions: Fractions) -> Iterator[Example]:
-        """The sampled pairs that belong to the training split, in order."""
+        """Yield the sampled pairs that belong to the training split, in order."""
         self.file.seek(0)
         while header := self.file.read(RECORD.size):
             at, n_source, n_target = RECORD.unpack(header)
@@ -72,7 +72,7 @@ class Sample:
 
 @dataclass
 class PairSurvey:
-    """The number of filtered training pairs, the characters of their targets, and a sample of the pairs."""
+    """The number of training pairs that pass the filter, the characters in their targets, and a sample of the pairs."""
 
     n_pairs: int = 0
     n_chars: int = 0
@@ -83,13 +83,13 @@ class PairSurvey:
         return self.n_chars / self.n_pairs
 
     def fractions(self, data: PairCorpora) -> Fractions:
-        """The fractions of the training corpus to hold out; 0 for a split that has files."""
+        """Return the fractions of the training corpus to hold out; 0 for a split that has files."""
         valid = data.fraction(self.n_pairs) if data.valid is None else 0.0
         return Fractions(valid, data.held_out_test if data.test is None else 0.0)
 
 
 def survey_pairs(data: PairCorpora) -> PairSurvey:
-    """The first pass over the training corpus."""
+    """Make the first pass over the training corpus: filter, count and sample its pairs."""
     survey = PairSurvey()
     for pair in data.filter.keep(data.source("train").read(), Tally()):
         survey.n_pairs += 1
@@ -99,7 +99,7 @@ def survey_pairs(data: PairCorpora) -> PairSurvey:
 
 
 def learn_tokenizers(data: PairCorpora, text: TextConfig, survey: PairSurvey) -> list[Tokenizer]:
-    """One tokenizer for both languages, or one for each; or the tokenizer file of the recipe."""
+    """Train one tokenizer for both languages, or one for each, or load the tokenizer file of the recipe."""
     if text.file is not None:
         return [Tokenizer.load(text.file)] * 2
 
@@ -134,7 +134,7 @@ class PairEncoder:
 
 
 def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: Fractions, folder: Path) -> list[str]:
-    """The second pass: write every split into `folder`. Returns one line per corpus with the counts of its pairs."""
+    """Make the second pass: write every split into `folder`. Returns one line of text per corpus: its pair counts."""
     size, metadata = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
     tally, valid_tally, valid_text, test_text = Tally(), Tally(), list[Example](), list[Example]()
     with ExitStack() as stack:  # closed in reverse order: once train exists, everything does
@@ -170,7 +170,7 @@ def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: 
 
 
 def write_test(data: PairCorpora, held_out: list[Example], folder: Path) -> None:
-    """Save the test pairs, unfiltered if they have a file, for the end of the run: the file may be gone by then."""
+    """Save the test pairs, since their file may be gone at the end of the run. Pairs from a file are not filtered."""
     source = data.source("test")
     if source is None and not held_out:
         return
@@ -179,6 +179,6 @@ def write_test(data: PairCorpora, held_out: list[Example], folder: Path) -> None
 
 
 def read_test(folder: Path) -> list[Example]:
-    """The test pairs saved by `write_test`; [] if there are none."""
+    """Return the test pairs saved by `write_test`; [] if there are none."""
     path = folder / "test.jsonl"
     return list(read_pairs(path, ("source", "target"))) if path.exists() else []

@@ -1,7 +1,7 @@
-"""[image]: how an image becomes the input of a model.
+"""The [image] table of a recipe: how an image becomes the input of a model.
 
     fit          an image of any shape -> uint8 (C, size, size), once, when the data of a run is prepared     fitting.py
-    augment      random changes that preserve the class, in training                                          augment/
+    augment      random changes in training that preserve the class                                           augment/
     normalise    x̂ = (x / 255 − μ_c) / σ_c: every channel has mean 0 and standard deviation 1; inverse: `restore`
 
 `augment` and `normalise` work on batches, on the device.
@@ -21,19 +21,19 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class ImageConfig(Config):
-    """[image]"""
+    """The [image] table of a recipe: size, channels, normalisation and augmentation of images."""
 
     size: int | None = Field(None, gt=0, description="height and width in pixels; default: model.size")
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; default: model.channels")
     fit: Literal["crop", "pad", "stretch"] = Field(
-        "crop", description="way to make images square: crop, pad or stretch"
+        "crop", description="how to make images square: crop, pad or stretch"
     )
     margin: float = Field(0.0, ge=0, lt=0.5, description="fraction cropped at each edge; 0.0625 leaves the middle 7/8")
     mean: tuple[Fraction, ...] | None = Field(
-        None, description="mean of each channel, 0 to 1; default: of the training data"
+        None, description="mean of each channel, for pixels from 0 to 1; default: computed from the training data"
     )
     std: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
-        None, description="standard deviation of each channel, for pixels from 0 to 1; default: of the training data"
+        None, description="standard deviation of each channel; default: computed from the training data"
     )
     augment: AugmentConfig = AugmentConfig()
 
@@ -44,30 +44,30 @@ class ImageConfig(Config):
                 raise ValueError(f"`{name}` has {count(len(values), 'value')} for {count(self.channels, 'channel')}")
 
     def ready(self, pixels: Tensor, dtype: torch.dtype, is_training: bool) -> Tensor:
-        """A batch normalised for a model, and augmented in training. Float pixels are returned unchanged."""
+        """Augment a batch, in training only, and normalise it. Float pixels are returned unchanged."""
         if is_training and pixels.dtype == torch.uint8:
             pixels = self.augment(pixels)
         return self.normalise(pixels, dtype)
 
     def normalise(self, pixels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """uint8 (B, C, Y, X) -> normalised pixels of type `dtype`. Float pixels are returned unchanged."""
+        """Convert uint8 (B, C, Y, X) to normalised pixels of type `dtype`. Float pixels are returned unchanged."""
         if pixels.dtype != torch.uint8:
             return pixels
         mean, std = self.statistics(pixels.device, dtype)
         return (pixels.to(dtype) / 255 - mean) / std
 
     def restore(self, pixels: Tensor) -> Tensor:
-        """Invert `normalise`: the input, or reconstruction, of a model as pixels from 0 to 1."""
+        """Invert `normalise`: convert the input or reconstruction of a model to pixels from 0 to 1."""
         mean, std = self.statistics(pixels.device, pixels.dtype)
         return pixels * std + mean
 
     def statistics(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation, (C, 1, 1) each."""
+        """Return the mean and the standard deviation of the channels, (C, 1, 1) each."""
         assert self.mean is not None
         assert self.std is not None
         return column(self.mean, device, dtype), column(self.std, device, dtype)
 
 
 def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(C, 1, 1), created on the device: a copy from the host would wait for all pending work of the device."""
+    """Create a tensor (C, 1, 1) on the device; a copy from the host would wait for all pending work of the device."""
     return torch.stack([torch.full((1, 1), value, device=device, dtype=dtype) for value in values])

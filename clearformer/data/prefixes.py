@@ -1,10 +1,10 @@
-"""Windows for a prefix LM: the first part of each document is context, read in both directions; the rest is predicted.
+"""Windows for a prefix LM, which reads the first part of a document in both directions and predicts the rest.
 
     tokens    ^  a1 a2 a3 a4        the first n = 3 tokens are context: all five positions may attend to them
     labels    -  -  a3 a4 EOS       tokens of the context are not predicted
 
 n is drawn from 1 to the length of the document, or of its part inside the window. With n = 1 all tokens are predicted,
-as in causal-lm. The draws for a row depend on the seed and the row's position in the stream alone.
+as in causal-lm. The draws for a row depend only on the seed and on the row's position in the stream.
 """
 
 from dataclasses import replace
@@ -33,5 +33,5 @@ class PrefixWindows(Windows):
         return replace(batch, labels=labels, context=is_real & (positions < n), n_tokens=-1)
 
     def draw(self, place: int) -> np.ndarray:
-        """A uniform draw from [0, 1) for each column (T,); only that at the start of each document is used."""
+        """Draw a number from [0, 1) for each column (T,); only the draw at the start of each document is used."""
         return np.random.default_rng((self.seed, place)).random(self.length)

@@ -1,4 +1,4 @@
-"""Recordings with transcripts: files to examples, examples to a store, and the store to strings of recordings.
+"""Read recordings with transcripts, store their samples, and join recordings into longer ones, called strings.
 
     RecordingSource(path="train.tsv")                     a WAV file, a tab and its transcript on each line
     RecordingSource(path="train.tsv", speaker=2)          the same, with the speaker in another column
@@ -37,7 +37,7 @@ class Recording(NamedTuple):
 
 
 class RecordingSource(Config):
-    """The path of recordings, and how they are joined to strings."""
+    """The path of recordings, and how they are joined into strings."""
 
     path: Path = Field(description="path of a .tsv or .txt file, or of a folder with one subfolder per word")
     sound: Column = Field(0, description="column of the WAV path, a number from 0 or a name")
@@ -46,14 +46,14 @@ class RecordingSource(Config):
         None, description="column of the speaker, a number from 0 or a name; default: all recordings have one speaker"
     )
     join: tuple[PositiveInt, PositiveInt] | None = Field(
-        None, description="minimum and maximum number of recordings per string, all of one speaker; default: no joining"
+        None, description="minimum and maximum number of recordings to join, all of one speaker; default: no joining"
     )
     silence: tuple[NonNegativeFloat, NonNegativeFloat] = Field(
         (0.0, 0.0),
-        description="minimum and maximum silence around and between the recordings of a string, in seconds",
+        description="minimum and maximum silence before, between and after joined recordings, in seconds",
     )
     strings: PositiveInt | None = Field(
-        None, description="number of strings per epoch; default: enough to use each recording about once"
+        None, description="number of joined recordings per epoch; default: enough to use each recording about once"
     )
 
     def model_post_init(self, _: object) -> None:
@@ -64,13 +64,13 @@ class RecordingSource(Config):
             raise ValueError("`strings` and `silence` need joined recordings: set `join`, for example join = [1, 7]")
 
     def read(self) -> Generator[Recording]:
-        """Stream the recordings in order, unopened. A wrong path raises at once, a bad line when reached."""
+        """Stream the recordings in order, unopened. A wrong path raises at once, a bad line when it is reached."""
         if self.path.is_dir():
             return non_empty(self.path, self._read_folders(), "recording")
         require_file(self.path)
         if self.path.name.removesuffix(".gz").endswith((".tsv", ".txt")):
             return non_empty(self.path, self._read_tsv(), "recording")
-        hint = "supported: .tsv and .txt, with a WAV path, a tab and a transcript per line, or a folder of subfolders"
+        hint = "use a .tsv or .txt file with a WAV path, a tab and a transcript per line, or a folder of subfolders"
         raise DataError(f"{self.path}: unsupported file type", hint)
 
     def _read_tsv(self) -> Generator[Recording]:
@@ -94,7 +94,7 @@ class RecordingSource(Config):
 
 
 class RecordingStore(Store):
-    """Samples and speaker numbers, memory-mapped.
+    """A memory-mapped store of samples and speaker numbers.
 
     Stores hold unsigned integers, so the bits of the int16 samples are stored as uint16.
     """
@@ -105,16 +105,16 @@ class RecordingStore(Store):
 
     @property
     def lengths(self) -> np.ndarray:
-        """(n,) int64: number of samples of each recording."""
+        """The number of samples of each recording, (n,) int64."""
         return np.diff(self._offsets[0])
 
     @property
     def speakers(self) -> np.ndarray:
-        """(n,): speaker number of each recording."""
+        """The speaker number of each recording, (n,)."""
         return self._flat[1]
 
     def rows(self, index: np.ndarray) -> Ragged:
-        """The samples, int16, of the recordings at the indices `index` (B,), in its order."""
+        """Return the int16 samples of the recordings with the indices `index` (B,), in this order."""
         samples = gather(self._flat[0], self._offsets[0], index)
         return Ragged(samples.flat.view("int16"), samples.lengths)
 
@@ -128,14 +128,14 @@ class RecordingWriter(Writer):
 
 
 class String(NamedTuple):
-    """Recordings one after another, with silences."""
+    """Several recordings joined into one, with silences."""
 
     members: np.ndarray  # (k,) indices of the recordings
     silences: np.ndarray  # (k + 1,) number of silent samples before each recording and after the last
 
 
 class Strings:
-    """The rows for a model: single recordings, or strings of them, which are a pure function of (seed, epoch)."""
+    """The rows for a model: single recordings, or strings, whose draws are a pure function of (seed, epoch)."""
 
     def __init__(
         self, store: RecordingStore, texts: Sequence[str], tokenizer: Tokenizer, source: RecordingSource, rate: int
@@ -159,7 +159,7 @@ class Strings:
         ]
 
     def length(self, string: String) -> int:
-        """The number of samples of a string, silences included."""
+        """Return the number of samples of a string, silences included."""
         return int(self.store.lengths[string.members].sum() + string.silences.sum())
 
     def text(self, string: String) -> str:
@@ -172,7 +172,7 @@ class Strings:
         return pad_sounds([self.sound(string) for string in strings], self.tokens(strings))
 
     def sound(self, string: String) -> np.ndarray:
-        """The samples (N,) int16 of a string; silences are zeros."""
+        """Return the samples of a string, (N,) int16; silences are zeros."""
         samples = self.store.rows(string.members)
         before = np.repeat(np.cumsum(string.silences[:-1]), samples.lengths)
         sound = np.zeros(self.length(string), "int16")
@@ -181,7 +181,7 @@ class Strings:
 
 
 def pad_sounds(sounds: Sequence[np.ndarray], tokens: Sequence[Sequence[int]] | None = None) -> SoundBatch:
-    """A batch as long as its longest recording: sounds are padded with zeros, transcripts with IGNORE."""
+    """Make a batch as long as its longest recording: sounds are padded with zeros, transcripts with IGNORE."""
     lengths = np.array([len(sound) for sound in sounds])
     samples = np.zeros((len(sounds), lengths.max()), "int16")
     for row, sound in zip(samples, sounds):

@@ -1,4 +1,4 @@
-"""Resample a sound: band-limited sinc interpolation with a cos² window.
+"""Resample a sound by band-limited sinc interpolation with a cos² window.
 
     y(m) = Σ_n x(n) h(m / new − n / old),    h(t) = k/old sinc(k t) cos²(π k t / 2Z) for |k t| < Z,  k ≈ min(old, new)
 
@@ -15,11 +15,11 @@ from torch import Tensor
 
 ZEROS = 16  # zero crossings of the sinc on each side
 ROLLOFF = 0.95  # cutoff as a fraction of the Nyquist frequency, so that the filter has decayed before aliasing
-GROUP = 64  # filters per convolution: with fewer, less work is shared; with more, filters have more zeros at the ends
+GROUP = 64  # filters per convolution: fewer need more convolutions; with more, filters have more zeros at their ends
 
 
 def resample(x: Tensor, old: int, new: int) -> Tensor:
-    """x (N,) at `old` samples per second -> (⌈N · new / old⌉,) at `new`."""
+    """Resample x (N,) from `old` to `new` samples per second; the result is (⌈N · new / old⌉,)."""
     if old == new or not len(x):
         return x
     common = math.gcd(old, new)

@@ -1,7 +1,7 @@
-"""The sentences of documents as one stream of tokens on disk, to train encoders on.
+"""Store the sentences of documents as one stream of tokens on disk, for the training of encoders.
 
     stream         a1 a2 EOS a3 EOS | b1 b2 b3 EOS | …        EOS ends a sentence, | a document; text never contains EOS
-    text tokens    a1 a2     a3       b1 b2 b3       …        the same without EOS: positions are counted here
+    text tokens    a1 a2     a3       b1 b2 b3       …        the stream without EOS, in which positions are counted
 
 The format is the same as for running text (`DocumentStore`), with an EOS after each sentence.
 """
@@ -27,7 +27,7 @@ def lines(text: str) -> list[str]:
 
 
 def marked(text: str) -> list[str]:
-    """Split after . ! ? … and closing quotes or brackets, if a space follows; "Mr. Smith" is split, too."""
+    """Split a text after . ! ? … and closing quotes or brackets, if a space follows; "Mr. Smith" is split, too."""
     return [part for part in END.split(text) if part.strip()]
 
 
@@ -47,10 +47,10 @@ def store_sentences(documents: Iterable[str], tokenizer: Tokenizer, path: Path, 
 
 
 class Sentences:
-    """n sentences of D documents.
+    """The n sentences of D documents.
 
-    starts     (n + 1,)  where each sentence begins among the text tokens, and the number of text tokens
-    documents  (D + 1,)  index of the first sentence of each document, and n
+    starts     (n + 1,)  where each sentence begins among the text tokens; last, the number of text tokens
+    documents  (D + 1,)  index of the first sentence of each document; last, n
     """
 
     def __init__(self, store: DocumentStore, eos_id: int) -> None:
@@ -68,15 +68,16 @@ class Sentences:
         return int(self.starts[-1])
 
     def read(self, begins: np.ndarray, ends: np.ndarray) -> Ragged:
-        """The text tokens from `begins` (B,) to `ends` (B,), positions among the text tokens; EOS is skipped."""
+        """Return the text tokens from `begins` (B,) to `ends` (B,), both counted without EOS."""
         lengths = ends - begins
         at = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
         return Ragged(self.tokens[at + np.searchsorted(self.starts, at, side="right") - 1], lengths)
 
     def full(self, capacity: int) -> np.ndarray:
-        """Rows (n, 2), begin and end among the text tokens: as many sentences of one document as fit into `capacity`.
+        """Divide the text into rows of at most `capacity` tokens. Returns the begin and end of each row, (n, 2).
 
-        A longer sentence continues in the next row, so that every token is in exactly one row.
+        A row has as many sentences of one document as fit. A sentence longer than `capacity` continues in the next row,
+        so that every token is in exactly one row.
         """
         rows = []
         for begin, last in pairwise(self.starts[self.documents].tolist()):
@@ -87,7 +88,7 @@ class Sentences:
         return np.array(rows, "int64").reshape(-1, 2)
 
     def runs(self, capacity: int) -> np.ndarray:
-        """Rows (n, 2) of two or more consecutive sentences: the index of the first, and of the one after the last.
+        """Return rows (n, 2) of two or more consecutive sentences: the index of the first, and one past the last.
 
         A row has as many sentences as fit into `capacity`, but at least two. A single sentence left at the end of a
         document is paired with the one before it, which is then in two rows. A document of one sentence has no row.

@@ -1,4 +1,4 @@
-"""[sound]: how recordings become the frames that a model reads.
+"""The [sound] table of a recipe: how recordings become the frames that a model reads.
 
 samples, 16 bits each ──▶ waves in [−1, 1) ──▶ log-mel frames (layers/mel.py); with augmentation in training
 """
@@ -16,11 +16,11 @@ from clearformer.layers.mel import LogMel
 
 
 class SoundConfig(Config):
-    """[sound]"""
+    """The [sound] table of a recipe: sampling rate, frames and augmentation of recordings."""
 
     rate: int = Field(16000, gt=0, description="samples per second; recordings at other rates are resampled")
     n_mels: int = Field(80, gt=0, description="number of mel bands")
-    window: float = Field(0.025, gt=0, description="length of the window of a frame, in seconds")
+    window: float = Field(0.025, gt=0, description="length of a frame's window, in seconds")
     hop: float = Field(0.010, gt=0, description="time between consecutive frames, in seconds")
     distort: DistortConfig = DistortConfig()
 
@@ -63,5 +63,5 @@ class SoundFrontend(nn.Module):
 
 
 def between(low: float, high: float, rows: Tensor) -> Tensor:
-    """A draw from U(low, high) for each row, (B,)."""
+    """Draw a number from U(low, high) for each row, (B,)."""
     return low + (high - low) * torch.rand(len(rows), device=rows.device)

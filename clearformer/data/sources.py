@@ -1,4 +1,4 @@
-"""Files to lines, cells and JSON objects, streamed. All text data is read through this module.
+"""Stream lines, cells and JSON objects from files. All text data is read through this module.
 
     read_lines(path)             decoded lines
     read_cells(path, columns)    some columns of a file with tabs between columns, by number or by header name
@@ -25,9 +25,9 @@ Name = TypeVar("Name", bound=str | Path)
 
 
 def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str, list[str]]]:
-    """Each line as its location, for messages, and its cells in these columns, which are empty for a blank line.
+    """Yield the location of each line, for messages, and its cells in `columns`, which are empty for a blank line.
 
-    Column names are looked up in the first line; with column numbers, the file has no header.
+    Column names are looked up in the first line; if columns are numbers, the file has no header.
     """
     with closing(read_lines(path)) as file:
         lines = enumerate(file, 1)
@@ -39,7 +39,7 @@ def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str,
             for name in columns:
                 if name not in header:
                     raise DataError(
-                        f"{path}:1: the header has no column `{name}`", f"available columns: {', '.join(header)}"
+                        f"{path}:1: the header has no column `{name}`", f"the columns are {', '.join(header)}"
                     )
             columns = [header.index(str(name)) for name in columns]
         places = [int(column) for column in columns]
@@ -55,7 +55,7 @@ def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str,
 
 
 def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
-    """Each line as its location, for messages, and its JSON object, which is None for a blank line."""
+    """Yield the location of each line, for messages, and its JSON object, which is None for a blank line."""
     with closing(read_lines(path)) as lines:
         for number, line in enumerate(lines, 1):
             where = f"{path}:{number}"
@@ -74,24 +74,24 @@ def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
 
 def json_text(row: dict[str, object], key: str, where: str) -> str:
     if key not in row:
-        raise DataError(f"{where}: no key `{key}`", f"available keys: {', '.join(row) or 'none'}")
+        raise DataError(f"{where}: no key `{key}`", f"the keys of the object are {', '.join(row) or 'missing'}")
     value = row[key]
     if not isinstance(value, str):
         raise DataError(
-            f"{where}: `{key}` is of type {type(value).__name__}, not a string", "choose a key with strings"
+            f"{where}: `{key}` is of type {type(value).__name__}, not a string", "choose a key whose values are strings"
         )
     return value
 
 
 def read_lines(path: Path) -> Generator[str]:
-    """Decoded lines without line ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
+    """Yield decoded lines without line ends (LF or CR LF); a byte order mark at the start of the file is dropped."""
     with closing(read_lines_with_ends(path)) as lines:
         for line in lines:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
 def read_lines_with_ends(path: Path) -> Generator[str]:
-    """Decoded lines with line ends, which the last line may lack."""
+    """Yield decoded lines with their line ends; the last line may have none."""
     number = 0
     try:
         # In binary mode, lines end at line feeds only.
@@ -104,14 +104,14 @@ def read_lines_with_ends(path: Path) -> Generator[str]:
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"{path}: damaged after line {number:,}, or not a gzip file ({error})", "copy or download it again"
+            f"{path} is damaged after line {number:,}, or not a gzip file ({error})", "copy or download it again"
         ) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
+        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
-    """One line of the file `name` as text, without its line end."""
+    """Decode one line of the file `name`, without its line end."""
     return decode(line, name, number).removesuffix("\n").removesuffix("\r")
 
 
@@ -141,12 +141,12 @@ def require_file(path: Path) -> None:
 
 
 def file_type(path: Path) -> str:
-    """The suffix of a file name, without a final .gz: `.tsv` for train.tsv.gz."""
+    """Return the suffix of a file name, ignoring a final .gz: `.tsv` for train.tsv.gz."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
 def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[DataError] | None) -> list[tuple[Name, T]]:
-    """Files with the results of `read`. A file that cannot be read raises, or is skipped and added to `broken`."""
+    """Return each file with the result of `read`. Errors are added to the list `broken`, or raised if it is None."""
     contents = []
     for name in names:
         try:
@@ -159,13 +159,13 @@ def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[Dat
 
 
 def evenly_spaced(items: Sequence[T], n: int) -> list[T]:
-    """At most n items at equal distances."""
+    """Return at most n evenly spaced items."""
     n = min(n, len(items))
     return [items[i * len(items) // n] for i in range(n)]
 
 
 def non_empty(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
-    """The examples; raises if there are none."""
+    """Yield the examples; raises an error if there are none."""
     with closing(examples):
         first = next(examples, None)
         if first is None:

@@ -21,19 +21,20 @@ from clearformer.wording import count
 
 
 class SpanConfig(Config):
-    """[spans]"""
+    """Settings of span corruption, in the [objective] table of a recipe."""
 
-    rate: float = Field(0.15, gt=0, lt=1, description="fraction of the tokens that is removed")
+    rate: float = Field(0.15, gt=0, lt=1, description="fraction of the tokens to remove")
     mean_length: float = Field(3.0, ge=1, description="mean length of a span, in tokens")
 
 
 def drop_spans(
     tokens: Sequence[int] | np.ndarray, sentinels: Sequence[int], config: SpanConfig, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """The ids of a text -> source and target, without EOS. sentinels: their ids, in order of use.
+    """Remove random spans from the ids of a text. Returns the source and the target, without EOS.
 
-    Of n tokens round(n · rate) are removed, but at least one. Unlike in T5's code, which never removes the first token
-    and always the last, a span may be anywhere; there is at least one token between two spans.
+    `sentinels` lists the ids of the sentinels in order of use. Of n tokens round(n · rate) are removed, but at least
+    one. T5's code never removes the first token and always removes the last; here a span may be anywhere. There is at
+    least one token between two spans.
     """
     if not len(tokens):
         raise DataError("an empty text has no spans to remove", "remove empty texts")
@@ -46,7 +47,7 @@ def drop_spans(
             "add sentinels to the tokenizer, shorten the text, or set a larger objective.mean_length",
         )
     removed = compose(n_removed, n_spans, rng)  # (spans,)
-    gaps = compose(n - n_removed + 2, n_spans + 1, rng)  # (spans + 1,): before, between and after them
+    gaps = compose(n - n_removed + 2, n_spans + 1, rng)  # (spans + 1,): tokens before, between and after the spans
     gaps[0], gaps[-1] = gaps[0] - 1, gaps[-1] - 1  # these two may be empty
     runs = np.append(np.stack([gaps[:-1], removed], axis=1), gaps[-1])  # gap, span, gap ... gap
     is_removed = np.repeat(np.arange(len(runs)) % 2 == 1, runs)  # (n,)
@@ -58,12 +59,12 @@ def drop_spans(
 
 
 def span_counts(n: int, config: SpanConfig) -> tuple[int, int]:
-    """The number of tokens removed from a text of n tokens, and the number of spans."""
+    """Return the number of tokens to remove from a text of n tokens, and the number of spans."""
     n_removed = min(max(round(n * config.rate), 1), n)
     return n_removed, min(max(round(n_removed / config.mean_length), 1), n_removed, n - n_removed + 1)
 
 
 def compose(total: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
-    """`total` as a sum of n_parts integers, each at least 1, drawn uniformly from all such sums."""
+    """Divide `total` into n_parts integers, each at least 1, drawn uniformly from all such divisions."""
     cuts = np.sort(rng.choice(total - 1, n_parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)

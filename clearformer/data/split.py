@@ -1,16 +1,16 @@
-"""Assign sentences and images to splits by a hash of their content: their place in [0, 1).
+"""Assign sentences and images to splits by a hash of their content, scaled to a place in [0, 1).
 
 With a shuffled split, a sentence with several translations could occur in both the training and the test data. Here the
-split depends on the source text alone, so all its pairs are in one split, in any file and order, without extra memory.
+split depends only on the source text, so all its pairs are in one split, whatever their file and order.
 """
 
 from hashlib import blake2b
 
 
 def place(source: str | bytes, seed: int = 0) -> float:
-    """The place of a sentence, or of the bytes of an image, in [0, 1): blake2b(seed, source) / 2^64.
+    """Return the place of a sentence, or of the bytes of an image, in [0, 1): blake2b(seed, source) / 2^64.
 
-    Uniformly distributed, and the same on every machine, unlike Python's `hash`, which differs between processes.
+    Places are uniformly distributed and equal on all machines, unlike Python's `hash`, which differs between processes.
     """
     content = source.encode() if isinstance(source, str) else source
     digest = blake2b(content, digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()

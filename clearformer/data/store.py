@@ -1,4 +1,4 @@
-"""Tokenised text on disk, memory-mapped, so that a corpus may be larger than memory.
+"""Store tokenised text on disk, memory-mapped, so that a corpus may be larger than memory.
 
 One safetensors file holds concatenated rows of ids, and where each row begins. Sentence pairs have two sides:
 
@@ -7,8 +7,8 @@ One safetensors file holds concatenated rows of ids, and where each row begins. 
     source          (sum of lengths,)  uint16 if every id fits, otherwise int32; no BOS, EOS or padding
     target          (sum of lengths,)
 
-Documents have one side, `tokens`, in which each document ends with EOS. The metadata of the header holds the caller's
-strings, such as the tokenizer's fingerprint, and the type of the store.
+Documents have one side, `tokens`, in which each document ends with EOS. The metadata in the file header holds the type
+of the store, and strings from the caller, such as the tokenizer's fingerprint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ PREPARE_AGAIN = "delete it, then start the run again to prepare the data"
 
 
 class Ragged(NamedTuple):
-    """Concatenated rows of different lengths: flat (sum of lengths,), lengths (B,)."""
+    """Rows of different lengths: `flat` (sum of lengths,) concatenates them, and `lengths` is (B,)."""
 
     flat: np.ndarray
     lengths: np.ndarray
@@ -42,13 +42,13 @@ class Ragged(NamedTuple):
 
 
 class Store:
-    """A store opened for reading. Data is read on access, and the operating system frees its pages when needed."""
+    """A store opened for reading. Data is read on access, and the operating system frees the memory when needed."""
 
     SIDES: ClassVar[tuple[str, ...]]
     KIND: ClassVar[str]
     """The value of MARK in the metadata: the type of the examples, and the version of the format."""
     CONTENT: ClassVar[str]
-    """The examples in messages: "pairs"."""
+    """What messages call the examples, such as "pairs"."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class Store:
 
     @classmethod
     def tensors(cls) -> tuple[str, ...]:
-        """Names of the tensors, with the widest elements first, so that every tensor is aligned to its elements."""
+        """Return the names of the tensors, those with the widest elements first, so that every tensor is aligned."""
         return *(f"{side}_offsets" for side in cls.SIDES), *cls.SIDES
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class Store:
 
 
 class PairStore(Store):
-    """Sentences and their translations."""
+    """A store of sentences and their translations."""
 
     SIDES = ("source", "target")
     KIND = "pairs 1"
@@ -85,17 +85,17 @@ class PairStore(Store):
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """(n, 2) int32: number of tokens of each source and target, without BOS and EOS."""
+        """The number of tokens of each source and target, without BOS and EOS: (n, 2) int32."""
         return np.stack([np.diff(offsets).astype("int32") for offsets in self._offsets], axis=1)
 
     def rows(self, index: np.ndarray) -> tuple[Ragged, Ragged]:
-        """The sources and the targets of the pairs at the indices `index` (B,), in its order."""
+        """Return the sources and the targets of the pairs with the indices `index` (B,), in this order."""
         source, target = (gather(flat, offsets, index) for flat, offsets in zip(self._flat, self._offsets))
         return source, target
 
 
 class DocumentStore(Store):
-    """Documents, each ending with EOS: one stream of tokens, and where each document begins."""
+    """A store of documents that end with EOS: one stream of tokens, and where each document begins."""
 
     SIDES = ("tokens",)
     KIND = "documents 1"
@@ -103,33 +103,33 @@ class DocumentStore(Store):
 
     @property
     def tokens(self) -> np.ndarray:
-        """(N,): all documents concatenated, a view of the mapped file."""
+        """All documents concatenated, (N,): a view of the mapped file."""
         return self._flat[0]
 
     @property
     def offsets(self) -> np.ndarray:
-        """(n + 1,) int64: where each document begins, and N."""
+        """The positions where the documents begin, followed by N: (n + 1,) int64."""
         return self._offsets[0]
 
     @property
     def start_id(self) -> int:
-        """The input before the first token of a document: BOS, or the EOS of the previous document."""
+        """The input from which the first token of a document is predicted: BOS, or the EOS of the previous document."""
         return int(self.metadata["start"])
 
     def rows(self, index: np.ndarray) -> Ragged:
-        """The documents at the indices `index` (B,), in its order."""
+        """Return the documents with the indices `index` (B,), in this order."""
         return gather(self.tokens, self.offsets, index)
 
 
 def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
-    """Rows of a ragged array without a loop: element j of the result is at j plus the shift of its row."""
+    """Return rows of a ragged array without a loop: element j of the result is flat[j + shift of its row]."""
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
     shifts = starts - (np.cumsum(lengths) - lengths)
     return Ragged(flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths)
 
 
 class Writer:
-    """Streams rows of ids into a store, in constant memory. After an error no files are left."""
+    """Streams rows of ids into a store, in constant memory. After an error, no files are left behind."""
 
     STORE: ClassVar[type[Store]]
 
@@ -152,11 +152,11 @@ class Writer:
             self._ends[side] += len(rows.flat)
 
     def _join(self) -> None:
-        """Put the store in place."""
+        """Move the finished file to its path."""
         if self.count == 0:
             self._file.discard()
             message = f"{self._file.path}: there are no {self.STORE.CONTENT} to write"
-            raise DataError(message, "check the data files and [data]")
+            raise DataError(message, "check the data files, and the [data] table of the recipe")
         self._file.join()
 
     def __enter__(self) -> Self:
@@ -170,7 +170,7 @@ class Writer:
 
 
 class StoreWriter(Writer):
-    """Streams tokenised pairs.
+    """Streams tokenised pairs into a store.
 
     with StoreWriter(path, vocab_size=10_000) as writer:
         for source_ids, target_ids in chunks:
@@ -185,13 +185,13 @@ class StoreWriter(Writer):
         self._append(source_ids, target_ids)
 
     def close(self) -> PairStore:
-        """Put the store in place and open it."""
+        """Move the finished file to its path and open it."""
         self._join()
         return PairStore(self._file.path)
 
 
 class DocumentWriter(Writer):
-    """Streams tokenised documents, which must end with EOS; `start_id` is the input before the first token of each."""
+    """Streams tokenised documents into a store. They must end with EOS; `start_id` is the input before a document."""
 
     STORE = DocumentStore
 
@@ -203,6 +203,6 @@ class DocumentWriter(Writer):
         self._append(ids)
 
     def close(self) -> DocumentStore:
-        """Put the store in place and open it."""
+        """Move the finished file to its path and open it."""
         self._join()
         return DocumentStore(self._file.path)

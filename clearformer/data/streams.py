@@ -1,11 +1,11 @@
-"""Running text for a recurrent model: each row of a batch continues the same row of the previous batch.
+"""Batches of running text for a recurrent model: each row continues the same row of the previous batch.
 
     text      a b c d e f g h i j k l                 three streams of four tokens, read two at a time
     batch 1   a b | e f | i j                         rows start
     batch 2   c d | g h | k l                         rows continue
 
-Gradients stop at the start of a batch, the state does not (truncated back-propagation through time, Williams & Peng
-1990). windows.py describes the inputs and labels.
+Gradients stop at the start of a batch, but the hidden state is carried over (truncated back-propagation through time,
+Williams & Peng 1990). windows.py describes the inputs and labels.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from clearformer.wording import agree, count
 
 
 class Stretch(NamedTuple):
-    """`length` labels from each of `places` (B,); they continue the block's previous batch unless it is the first."""
+    """The plan for a batch: `length` labels from each of `places` (B,). Rows continue the block's previous batch."""
 
     places: np.ndarray
     length: int
@@ -32,12 +32,11 @@ class Stretch(NamedTuple):
 
 
 class Streams:
-    """Batches of `n_rows` streams, `length` tokens of each; their order is a pure function of (seed, epoch).
+    """Batches of `length` tokens from each of `n_rows` streams; their order is a pure function of (seed, epoch).
 
     A step of several micro-batches has one block of streams per micro-batch; each block continues independently, on any
-    rank. Every epoch starts at a random position below `length`; the tokens left at both ends, fewer than a batch per
-    stream, are not seen in this epoch. Unless documents are `joined`, the state is reset at their start, also inside a
-    row.
+    rank. Every epoch starts at a random position below `length`; the few tokens left over at both ends are not seen in
+    this epoch. Unless documents are `joined`, the state is reset at the start of each document, even inside a row.
     """
 
     is_drawn = False
@@ -47,7 +46,7 @@ class Streams:
         self.n_tokens = len(store.tokens)
 
     def steps(self, epoch: int, group: int) -> list[list[Stretch]]:
-        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each."""
+        """Return the batches of an epoch in groups of `group` (ranks * accumulation); a group is one optimiser step."""
         n = self.n_rows * group
         spare = self.n_tokens - n * self.length
         if spare < 0:
@@ -65,12 +64,12 @@ class Streams:
         ]
 
     def whole(self) -> list[Stretch]:
-        """A single stream with every token exactly once: each is predicted from all tokens before it."""
+        """Return the batches of a single stream, in which each token is predicted once, from all tokens before it."""
         length = self.n_rows * self.length
         return [Stretch(np.array([at]), length, 0, at == 0) for at in range(0, self.n_tokens, length)]
 
     def count(self, stretch: Stretch) -> int:
-        """The number of labels in a batch, without reading it."""
+        """Return the number of labels in a batch, without reading it."""
         return int(np.minimum(stretch.length, self.n_tokens - stretch.places).sum())
 
     def batch(self, stretch: Stretch, key: tuple[int, int] = (0, 0)) -> TextBatch:
@@ -78,11 +77,11 @@ class Streams:
         return replace(batch, continues=torch.from_numpy(self.continues(stretch)), block=stretch.block)
 
     def read(self) -> Iterator[TextBatch]:
-        """The batches of `whole`."""
+        """Yield the batches that `whole` plans."""
         return map(self.batch, self.whole())
 
     def continues(self, stretch: Stretch) -> np.ndarray:
-        """(B,) bool: whether the first token of each row belongs to a document that began in an earlier batch."""
+        """Return whether each row starts inside a document that began in an earlier batch, (B,) bool."""
         places, offsets = stretch.places, self.store.offsets
         is_inside = self.joined | (offsets[np.searchsorted(offsets, places, side="right") - 1] < places)
         return np.full(len(places), not stretch.is_first) & is_inside

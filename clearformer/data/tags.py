@@ -1,4 +1,4 @@
-"""Labelled words: files to sentences, and sentences to rows of tokens with the class, or the value, of every word.
+"""Read labelled words from files, and convert sentences to rows of tokens with the class, or value, of every word.
 
     TagSource(path="news.conll")          one word per line, its label in the last column; blank lines end sentences
 
@@ -64,7 +64,7 @@ class TagSource(Config):
         if suffix not in (".conll", ".jsonl"):
             raise DataError(
                 f"{self.path}: unsupported file type for labelled words",
-                "supported: .conll, one word per line, and .jsonl; also gzipped (.gz)",
+                "use a .conll file, with one word per line, or a .jsonl file; both may be gzipped (.gz)",
             )
         for column in (self.words, self.labels):
             if column is not None and isinstance(column, str) != (suffix == ".jsonl"):
@@ -90,7 +90,7 @@ class TagSource(Config):
             yield sentence(words)
 
     def _pick(self, cells: Sequence[str], width: int, where: str) -> tuple[str, str]:
-        """The word and the label of a line. Raises if the line has another number of columns than the first."""
+        """Return the word and the label of a line. A line with more or fewer columns than the first is an error."""
         word, label = self.words or 0, width - 1 if self.labels is None else self.labels
         needed = max(2, int(word) + 1, int(label) + 1)
         if len(cells) != width or width < needed:
@@ -124,20 +124,20 @@ def sentence(pairs: Sequence[tuple[str, str]]) -> Tagged:
 
 
 def filled(text: str, what: str, where: str) -> str:
-    """The cleaned text, which must not be empty."""
+    """Return the cleaned text; an empty text is an error."""
     if not (cleaned := clean(text)):
-        raise DataError(f"{where}: a {what} is empty", "remove the word, or complete it")
+        raise DataError(f"{where}: a {what} is empty", "fill it in, or remove the word")
     return cleaned
 
 
 def strings(row: dict[str, object], key: str, where: str) -> list[str]:
-    """A list of strings in a JSON object. Numbers, which labels may be, are converted to strings."""
+    """Return a list of strings from a JSON object. Numbers, which labels may be, are converted to strings."""
     if key not in row:
-        raise DataError(f"{where}: no key `{key}`", f"available keys: {', '.join(row) or 'none'}")
+        raise DataError(f"{where}: no key `{key}`", f"the keys of the object are {', '.join(row) or 'missing'}")
     value = row[key]
     if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
         raise DataError(
-            f"{where}: `{key}` is not a list of strings", 'for example {"tokens": ["EU"], "labels": ["ORG"]}'
+            f"{where}: `{key}` is not a list of strings", 'write, for example, {"tokens": ["EU"], "labels": ["ORG"]}'
         )
     return list(map(str, value))
 
@@ -152,14 +152,14 @@ def is_tagged(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class TagRows(LabelRows):
-    """Sentences as token rows. `classes` has one entry per token: IGNORE, or NaN in a regression, where no word begins.
+    """Sentences as rows of tokens, with one entry of `classes` per token: IGNORE (or NaN) where no word begins.
 
     The label of a word is predicted at its first token. A sentence that is too long for one row continues in the next.
     """
 
     @classmethod
     def of(cls, examples: Sequence[Tagged], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int) -> Self:  # type: ignore[override]
-        """classes: the classes of all words of all sentences in order, (words,)."""
+        """Build the rows; `classes` (words,) lists the classes, or values, of the words of all sentences in order."""
         tokens, places = word_rows([example.words for example in examples], tokenizer, max_tokens)
         token_classes = np.full(len(tokens.flat), missing_label(classes), classes.dtype)
         token_classes[places] = classes
@@ -179,21 +179,21 @@ class TagRows(LabelRows):
 
 
 def missing_label(classes: np.ndarray) -> float:
-    """The entry of a token that does not begin a word."""
+    """Return the entry for a token that does not begin a word: IGNORE, or NaN in a regression."""
     return float("nan") if classes.dtype.kind == "f" else IGNORE
 
 
 def word_rows(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> tuple[Ragged, np.ndarray]:
-    """Rows of at most `max_tokens`, special tokens included, and the index in `flat` of each word's first token.
+    """Return rows of at most `max_tokens`, special tokens included, and the index of each word's first token in `flat`.
 
-    The indices have shape (words,). For a word without tokens, the index of the next token is used.
+    The indices have shape (words,). A word without tokens gets the index of the next token.
     """
     before, after = tokenizer.specials_around()
     n_special = len(before) + len(after)
     capacity = max_tokens - n_special
     if capacity < 1:
         raise DataError(
-            f"rows of {count(max_tokens, 'token')} are too short for text besides {count(n_special, 'special token')}",
+            f"rows of {count(max_tokens, 'token')} are too short for text and {count(n_special, 'special token')}",
             "set a larger data.max_tokens",
         )
     rows, places, n = list[list[int]](), [np.empty(0, "int64")], 0
@@ -201,7 +201,7 @@ def word_rows(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_toke
         text = " ".join(words)
         ids, offsets = tokenizer.encode_with_offsets(text)
         if not ids:
-            raise DataError(f"the tokenizer finds no tokens in {text[:40]!r}", "remove the sentence")
+            raise DataError(f"the tokenizer produces no tokens for {text[:40]!r}", "remove the sentence")
         starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
         first = np.searchsorted([end for _, end in offsets], starts, side="right").clip(max=len(ids) - 1)
         places.append(n + len(before) + first + first // capacity * n_special)

@@ -1,7 +1,7 @@
 """Write a safetensors file whose tensors grow along their first axis, in constant memory.
 
-The header of the format states all sizes before the data, so the tensors are first written to raw files in a temporary
-folder next to the path, which are joined at the end. The file appears complete or not at all.
+In this format the header, with all sizes, precedes the data. So the tensors are first written to raw files in a
+temporary folder next to the path, and joined at the end. The file appears complete or not at all.
 """
 
 import errno
@@ -30,9 +30,9 @@ class TensorSpec(NamedTuple):
 
 
 class TensorFileWriter:
-    """`append` rows to the tensors listed in `specs`, then `join` or `discard`. Metadata may change until `join`.
+    """Writes a file: `append` rows to the tensors in `specs`, then `join` or `discard`. `join` writes the metadata.
 
-    Tensors with the widest elements should come first, so that every tensor is aligned to its elements.
+    Tensors with the widest elements should come first, so that every tensor is aligned.
     """
 
     def __init__(self, path: Path, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class TensorFileWriter:
         return self._folder.exists()
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        """Append rows (n, …) with the row shape of the tensor."""
+        """Append rows (n, …) to a tensor; they must have the row shape in its spec."""
         spec = self.specs[name]
         assert rows.shape[1:] == spec.row, f"{name} has rows of shape {spec.row}, not {rows.shape[1:]}"
         self.counts[name] += len(rows)
@@ -77,7 +77,7 @@ class TensorFileWriter:
             self._open.close()
 
     def _header(self) -> bytes:
-        """The length of the header as a little-endian uint64, then the header, a JSON object padded to 8 bytes."""
+        """Return the length of the header as a little-endian uint64, then the header: JSON, padded to 8 bytes."""
         entries: dict[str, object] = {"__metadata__": self.metadata}
         start = 0
         for name, (dtype, row) in self.specs.items():
@@ -98,4 +98,4 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise MachineError(f"{path}: the disk is full", "free some space, or choose another folder") from None
-        raise MachineError(f"{path}: cannot be written ({error.strerror})", "choose another folder") from None
+        raise MachineError(f"{path} cannot be written ({error.strerror})", "choose another folder") from None

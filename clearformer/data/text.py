@@ -1,11 +1,11 @@
-"""Files to documents, and documents to one stream of tokens on disk, to train language models on.
+"""Read documents from files, and store them as one stream of tokens on disk, for training language models.
 
     TextSource(path="play.txt")                                     one document: the file, with all its white space
     TextSource(path="news.txt.gz", documents="paragraph")           blank lines separate documents
     TextSource(path=["a.jsonl", "b.jsonl"], column="text")          one JSON object per line, each a document
 
-Files may be gzipped. Text is UTF-8, CR LF becomes LF, and nothing else is changed: the tokenizer decides about white
-space.
+Files may be gzipped. Text is UTF-8. CR LF becomes LF, and nothing else is changed: white space is left to the
+tokenizer.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -42,12 +42,12 @@ class TextSource(Config):
     column: str = Field("text", description="key of the text in the objects of a .jsonl file")
     documents: Literal["file", "paragraph", "line"] = Field(
         "file",
-        description="unit of one document: file, paragraph or line; each object of a .jsonl file counts as a file",
+        description="what forms a document: file, paragraph or line; each object of a .jsonl file counts as a file",
     )
 
     @property
     def is_collection(self) -> bool:
-        """Whether files contain many documents."""
+        """Whether a file may contain several documents."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         return self.documents != "file" or any(file_type(path) == ".jsonl" for path in paths)
 
@@ -57,7 +57,7 @@ class TextSource(Config):
         for path in paths:
             require_file(path)
             if file_type(path) not in (".txt", ".jsonl"):
-                raise DataError(f"{path}: unsupported file type", "supported: .txt and .jsonl, also gzipped (.gz)")
+                raise DataError(f"{path}: unsupported file type", "use .txt or .jsonl files, also gzipped (.gz)")
         return non_empty(paths[0], self._read(paths), "document")
 
     def _read(self, paths: Iterable[Path]) -> Generator[str]:
@@ -69,7 +69,7 @@ class TextSource(Config):
 
 
 def read_texts(path: Path, column: str) -> Generator[Iterator[str]]:
-    """The lines, with line ends, of a .txt file or of the text in each object of a .jsonl file."""
+    """Yield each text, a .txt file or an object of a .jsonl file, as an iterator over its lines with line ends."""
     if file_type(path) == ".jsonl":
         with closing(read_objects(path)) as rows:
             for where, row in rows:
@@ -99,8 +99,8 @@ def single_lines(lines: Iterator[str]) -> Iterator[str]:
 def store_text(documents: Iterable[str], tokenizer: Tokenizer, path: Path, bos: bool = False) -> DocumentStore:
     """Tokenise documents and concatenate them on disk, each ending with EOS; documents without tokens are dropped.
 
-    The input before a document is EOS, as in GPT-2's stream, or BOS with `bos`. A document is tokenised at once, which
-    takes some hundred bytes of memory per token: read a file of gigabytes by paragraphs.
+    The input before a document is EOS, as in GPT-2's stream, or BOS if `bos` is set. A document is tokenised at once,
+    which takes hundreds of bytes of memory per token: read a file of several gigabytes by paragraphs.
     """
     start_id = tokenizer.bos_id if bos else tokenizer.eos_id
     metadata = {"tokenizer": tokenizer.fingerprint()}
@@ -111,7 +111,7 @@ def store_text(documents: Iterable[str], tokenizer: Tokenizer, path: Path, bos: 
 
 
 def chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of texts with at least `size` characters in total; the last list may have fewer."""
+    """Group texts into lists with at least `size` characters in total; the last list may have fewer."""
     chunk: list[str] = []
     n_chars = 0
     for text in texts:

@@ -1,4 +1,4 @@
-"""A sample of texts for a figure: at most n evenly spaced lines of a file, or labelled texts."""
+"""Sample texts for a figure: at most n evenly spaced lines of a file, or labelled texts."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from clearformer.text.normalize import clean
 
 
 class TextSample(NamedTuple):
-    """Texts and their labels, "" for texts without one."""
+    """Texts and their labels, "" for texts without a label."""
 
     texts: list[str]
     labels: list[str]
 
 
 def sample_texts(path: Path, kind: LabelSource | None, n: int) -> TextSample:
-    """At most n texts: the lines of a file, or the labelled texts of a .tsv or .jsonl file, with the columns of `kind`.
+    """Return at most n texts: lines of a file, or labelled texts of a .tsv or .jsonl file with the columns of `kind`.
 
-    Of a pair, the first text is used.
+    Of a pair of texts, only the first is used.
     """
     require_file(path)
     if path.name.removesuffix(".gz").endswith((".tsv", ".jsonl")):

@@ -1,4 +1,4 @@
-"""WAV files to samples, with the standard library's `wave`: 8, 16, 24 or 32 bits, any number of channels, any rate."""
+"""Read WAV files with the standard library's `wave`: 8, 16, 24 or 32 bits, any number of channels, any rate."""
 
 import wave
 from pathlib import Path
@@ -16,7 +16,7 @@ CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
 
 
 def read_wav(path: Path) -> tuple[np.ndarray, int]:
-    """Samples (N,) float32 in [−1, 1), the mean of all channels, and the number of samples per second."""
+    """Return samples (N,) float32 in [−1, 1), averaged over channels, and the number of samples per second."""
     require_file(path)
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty", "record or copy it again")
@@ -29,17 +29,17 @@ def read_wav(path: Path) -> tuple[np.ndarray, int]:
     except wave.Error as error:
         raise DataError(f"{path} is not an uncompressed WAV file ({error})", CONVERT) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})", "check the file and its permissions") from None
+        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
     if not 1 <= width <= 4 or not 1 <= rate <= MAX_RATE:
         raise DataError(f"{path}: {8 * width} bits at {rate} Hz are not supported", CONVERT)
     if len(data) < n * n_channels * width:
         size = n * n_channels * width
-        raise DataError(f"{path} is truncated: {len(data):,} of {count(size, 'byte')}", "copy it again")
+        raise DataError(f"{path} is truncated: it contains {len(data):,} of {count(size, 'byte')}", "copy it again")
     return to_floats(data, width).reshape(-1, n_channels).mean(1, dtype="float32"), rate
 
 
 def to_floats(data: bytes, width: int) -> np.ndarray:
-    """Little-endian samples of `width` bytes each; 8-bit samples are unsigned, wider ones signed."""
+    """Convert little-endian samples of `width` bytes to floats; 8-bit samples are unsigned, wider ones signed."""
     if width == 1:
         return (np.frombuffer(data, "uint8").astype("float32") - 128) / 128
     raw = np.frombuffer(data, "uint8").reshape(-1, width)
@@ -49,7 +49,7 @@ def to_floats(data: bytes, width: int) -> np.ndarray:
 
 
 def read_sound(path: Path, rate: int, shortest: int) -> np.ndarray:
-    """Samples (N,) int16, resampled to `rate`; raises if there are fewer than `shortest`."""
+    """Read samples (N,) int16, resampled to `rate`; fewer than `shortest` samples are an error."""
     original, original_rate = read_wav(path)
     samples = resample(torch.from_numpy(original), original_rate, rate).numpy()
     if len(samples) < shortest:

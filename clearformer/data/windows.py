@@ -1,11 +1,11 @@
-"""Documents to batches of running text: which parts of the stream form a batch, and their inputs and labels.
+"""Cut a stream of documents into batches of running text, with inputs and labels.
 
     stream      a1 a2 a3 EOS b1 b2 EOS c1 ...         every token is a label
-    tokens    ^ a1 a2 a3 ^   b1 b2 ^   c1             the input for this label, ^ at the start of a document
+    tokens    ^ a1 a2 a3 ^   b1 b2 ^   c1             the input for each label, ^ at the start of a document
 
 A row is a window of T labels. ^ is BOS or, as in GPT-2's stream, the EOS of the previous document, which serves as the
-start of the next. So the first token of a document is predicted as well, from ^ alone; nothing is predicted from
-another document; and each token of the corpus is a label exactly once.
+start of the next. So the first token of a document is also predicted, only from ^; nothing is predicted from another
+document; and each token of the corpus is a label exactly once.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from clearformer.wording import agree, count
 class Windows:
     """Batches of `n_rows` windows of `length` tokens; their order is a pure function of (seed, epoch).
 
-    A plan for a batch is an array of places, the positions of the first label of each row in the stream; `batch` reads
-    the rows. Each epoch starts at a random position below `length` and shuffles the rows; the tokens left at both ends,
-    fewer than a row each, are not seen in this epoch. `whole` covers all tokens, for evaluation.
+    A batch is planned as an array of places, the position of each row's first label in the stream; `batch` reads the
+    rows. Each epoch starts at a random position below `length` and shuffles the rows; the tokens left over at both
+    ends, fewer than a row each, are not seen in this epoch. `whole` covers all tokens, for evaluation.
 
     If documents are `joined`, they are parts of one text: each may attend to earlier ones in the window, the EOS
     between them is an ordinary token, and positions do not restart.
@@ -38,7 +38,7 @@ class Windows:
         self.n_tokens = len(store.tokens)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch in order."""
+        """Plan the batches of one epoch in order: a list of arrays of places."""
         spare = self.n_tokens - self.length
         if spare < 0:
             raise DataError(
@@ -51,26 +51,26 @@ class Windows:
         return self._cut(rng.permutation(np.arange(first, spare + 1, self.length)))
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
-        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
+        """Return the batches of one epoch in groups of `group` (ranks * accumulation); a group is one optimiser step.
 
         An incomplete last group is filled with the first batches of the epoch, whose rows then occur twice.
         """
         return in_groups(self.epoch(epoch), group)
 
     def whole(self) -> list[np.ndarray]:
-        """Batches with every token exactly once, in order; the last window may extend past the end of the stream."""
+        """Plan batches with every token once, in order; the last window may extend past the end of the stream."""
         return self._cut(np.arange(0, self.n_tokens, self.length))
 
     def count(self, places: np.ndarray) -> int:
-        """The number of labels in a batch, without reading it."""
+        """Return the number of labels in a batch, without reading it."""
         return int(np.minimum(self.length, self.n_tokens - places).sum())
 
     def batch(self, places: np.ndarray, key: tuple[int, int] = (0, 0)) -> TextBatch:
-        """The rows that begin at `places` (B,)."""
+        """Read the batch whose rows begin at `places` (B,)."""
         return rows_at(self.store, places, self.length, self.joined)
 
     def read(self) -> Iterator[TextBatch]:
-        """The batches of `whole`."""
+        """Yield the batches that `whole` plans."""
         return map(self.batch, self.whole())
 
     def _cut(self, places: np.ndarray) -> list[np.ndarray]:
@@ -78,7 +78,7 @@ class Windows:
 
 
 def rows_at(store: DocumentStore, places: np.ndarray, length: int, joined: bool) -> TextBatch:
-    """`length` labels from each of `places` (B,). Past the end of the stream the input is ^, without labels."""
+    """Read `length` labels from each of `places` (B,). Past the end of the stream the input is ^, without labels."""
     tokens, offsets, n_tokens = store.tokens, store.offsets, len(store.tokens)
     at = places[:, None] + np.arange(length)  # (B, T)
     exists = at < n_tokens

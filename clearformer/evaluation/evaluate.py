@@ -13,7 +13,7 @@ from clearformer.handles.translator import Translator
 
 
 class EvaluateConfig(Config):
-    """[evaluate]: metrics of translations."""
+    """The [evaluate] table of a recipe: how translations are evaluated."""
 
     tokenize: str = Field(
         "13a", description='tokenizer of sacrebleu for BLEU; "none" for text that is already tokenised'

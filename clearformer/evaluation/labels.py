@@ -1,4 +1,4 @@
-"""Metrics of a classifier or of a regression, from the outputs of its head."""
+"""The metrics of a classifier or a regression model, computed from the outputs of its head."""
 
 import warnings
 from typing import Any
@@ -11,7 +11,10 @@ from clearformer.evaluation.metrics.pearson import pearson
 
 
 def class_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
-    """logits (N, C), labels (N,): loss (nats per text), accuracy, macro_f1, matthews, confusion, examples."""
+    """Return loss (nats per example), accuracy, macro_f1, matthews, confusion and examples.
+
+    logits (N, C), labels (N,)
+    """
     table = confusion(labels.tolist(), logits.argmax(-1).tolist(), logits.size(-1))
     return {
         "loss": float(F.cross_entropy(logits, labels)),
@@ -24,7 +27,10 @@ def class_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def image_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
-    """The same, with `images` for `examples`; top5: how often the label is among the five most probable classes."""
+    """Return the metrics of `class_metrics`, with `images` instead of `examples`, and top5.
+
+    top5 is the fraction of images whose label is among the five most probable classes.
+    """
     metrics = class_metrics(logits, labels)
     five = logits.topk(min(5, logits.size(-1))).indices
     top5 = float((five == labels[:, None]).any(1).double().mean())
@@ -32,7 +38,7 @@ def image_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def regression_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
-    """outputs (N, 1), labels (N,): loss (mean squared error), pearson, examples."""
+    """Return loss (mean squared error), pearson and examples, from outputs (N, 1) and labels (N,)."""
     values = outputs[:, 0]
     return {
         "loss": float((values - labels).square().mean()),
@@ -42,7 +48,7 @@ def regression_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def score_classes(logits: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Deprecated: class_metrics."""
+    """Deprecated: use class_metrics."""
     message = "evaluation.labels.score_classes is deprecated: use class_metrics"
     warnings.warn(message, DeprecationWarning, stacklevel=2)
     return class_metrics(logits, labels)

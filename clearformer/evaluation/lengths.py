@@ -1,6 +1,6 @@
-"""BLEU by sentence length: Bahdanau et al. 2015, figure 2.
+"""BLEU by sentence length, as in figure 2 of Bahdanau et al. 2015.
 
-A translator that encodes a sentence as one vector gets worse as sentences grow longer; with attention it does not.
+A translator that encodes a sentence as one vector gets worse as sentences grow longer; one with attention does not.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ def bleu_by_length(
     config: EvaluateConfig,
     n_groups: int = 8,
 ) -> list[dict[str, Any]]:
-    """At most `n_groups` groups of sentences by length, none of them small: words (mean length), sentences, bleu."""
+    """Divide sentences by length into at most `n_groups` groups, and compute the BLEU of each.
+
+    Returns words (mean source length), sentences and bleu for each group. No group is small.
+    """
     lengths = [len(source.split()) for source in sources]
     groups: list[list[int]] = [[]]
     for _, same in groupby(sorted(range(len(lengths)), key=lengths.__getitem__), key=lengths.__getitem__):

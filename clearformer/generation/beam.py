@@ -2,11 +2,11 @@
 
     score(y) = log p(y | x) / penalty(|y|)         penalty = |y|^α, or GNMT's ((5 + |y|)/6)^α; |y| counts EOS
 
-Of the 2W best extensions, the ones among the first W that end with EOS compete for a pool of the W best finished
-hypotheses, and the W best without EOS stay live. 2W are enough, because at most W of them end with EOS. A sentence is
-done when its pool is full and its best live hypothesis can no longer displace the worst one of the pool: at its
-present length (stop = "heuristic"), or at the most favourable length (stop = "never", which never stops too early).
-The rules are the ones of Hugging Face `generate`, applied to each sentence separately.
+Each step takes the 2W best extensions. If any of the first W end with EOS, they compete for a place in the pool of the
+W best finished hypotheses. The W best extensions without EOS stay live; 2W are enough, because at most W end with EOS.
+A sentence is done when its pool is full and its best live hypothesis can no longer displace the worst hypothesis in the
+pool: at its present length (stop = "heuristic"), or at the most favourable length (stop = "never", which never stops
+too early). The rules are the same as in Hugging Face `generate`, applied to each sentence separately.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from clearformer.generation.decode import NEVER, DecodeConfig, Hypothesis, StepM
 def beam_search(
     model: StepModel, state: Any, first: Tensor, eos: int, limits: Tensor, config: DecodeConfig
 ) -> list[list[Hypothesis]]:
-    """The `config.beam` best hypotheses for each of B sentences, best first.
+    """Return the `config.beam` best hypotheses for each of B sentences, best first.
 
-    first (B,): the first input token of each sentence; limits (B,): the most tokens to generate, EOS included.
+    first (B,): the first input token of each sentence; limits (B,): the maximum output lengths, EOS included.
     """
     n, width = first.size(0), config.beam
     results: list[list[Hypothesis]] = [[] for _ in range(n)]
@@ -53,13 +53,13 @@ def beam_search(
 
 
 def penalty(length: int | Tensor, config: DecodeConfig) -> Any:
-    """The divisor of log p. It grows with the length, to offset that every token lowers log p."""
+    """Return the divisor of log p. It grows with the length, because every additional token lowers log p."""
     return (length if config.penalty == "power" else (5 + length) / 6) ** config.length_penalty
 
 
 @dataclass(frozen=True)
 class Live:
-    """Unfinished hypotheses: tokens (B, W, T) with BOS first, logprob (B, W), −∞ where there is no hypothesis."""
+    """Unfinished hypotheses: tokens (B, W, T) with BOS first, logprob (B, W), −∞ where there is none."""
 
     tokens: Tensor
     logprob: Tensor
@@ -74,7 +74,7 @@ class Live:
         return self.tokens[:, :, -1]
 
     def extend(self, logits: Tensor, n: int, forbidden: int | None) -> "Live":
-        """The n most probable one-token extensions, best first; logits (B, W, V) are overwritten."""
+        """Return the n most probable one-token extensions, best first. Overwrites logits (B, W, V)."""
         logits = widen(logits)
         banned = None if forbidden is None else logits[:, :, forbidden].clone()
         if forbidden is not None:
@@ -89,7 +89,7 @@ class Live:
         return Live(tokens, logprob, parents)
 
     def survivors(self, ended: Tensor, width: int) -> tuple["Live", Tensor]:
-        """The `width` best hypotheses that have not ended, and the indices of their parents."""
+        """Return the `width` best hypotheses that have not ended, and the indices of their parents."""
         logprob = self.logprob.masked_fill(ended, NEVER)
         logprob, order = logprob.topk(min(width, logprob.size(1)), dim=1)
         parents = self.parents.gather(1, order)
@@ -113,7 +113,7 @@ class Pool:
         return cls(torch.zeros(n, width, 1, dtype=torch.long, device=device), nothing, nothing)
 
     def merge(self, candidates: Live, ended: Tensor, width: int, norm: float, eos: int) -> "Pool":
-        """Add the ended ones among the first `width` candidates, and keep the best `width` of all."""
+        """Add the finished hypotheses among the first `width` candidates, and keep the best `width` of all."""
         new = candidates.logprob[:, :width].masked_fill(~ended[:, :width], NEVER)
         # Pad with EOS, which marks the end of sequences that were cut at their limit.
         old_tokens = torch.nn.functional.pad(self.tokens, (0, 1), value=eos)
@@ -123,7 +123,7 @@ class Pool:
         return Pool(pick(tokens, order), score, logprob.gather(1, order))
 
     def is_settled(self, live: Live, length: int, limits: Tensor, config: DecodeConfig) -> Tensor:
-        """(B,): whether no live hypothesis can still displace the worst finished one."""
+        """Whether, for each sentence, no live hypothesis can still displace the worst finished one: (B,)."""
         # A beam of 1 is greedy search, which ends at its first EOS.
         is_patient = config.stop == "never" and config.length_penalty > 0 and config.beam > 1
         reach = limits if is_patient else length
@@ -143,14 +143,15 @@ class Pool:
 
 
 def pick(tokens: Tensor, order: Tensor) -> Tensor:
-    """Select hypotheses: tokens (B, n, T), order (B, m) -> (B, m, T)."""
+    """Select hypotheses by index: tokens (B, n, T), order (B, m) -> (B, m, T)."""
     return tokens.gather(1, order[:, :, None].expand(-1, -1, tokens.size(2)))
 
 
 def largest(x: Tensor, n: int, block: int = 128) -> tuple[Tensor, Tensor]:
-    """x.topk(n) along the last axis, in two stages: the n largest values are in the n blocks with the largest maxima.
+    """Compute x.topk(n) over the last axis in two stages, by blocks.
 
-    This is several times faster than topk over the whole vocabulary, and exact.
+    The n largest values are in the n blocks with the largest maxima. This is exact, and several times faster than topk
+    over the whole vocabulary.
     """
     n_blocks = x.size(-1) // block
     if n_blocks < 2 * n:
@@ -165,7 +166,7 @@ def largest(x: Tensor, n: int, block: int = 128) -> tuple[Tensor, Tensor]:
 
 
 def log_total(logits: Tensor, peak: Tensor, banned: Tensor | None) -> Tensor:
-    """log Σ exp(logits) over the last axis, computed in place.
+    """Compute log Σ exp(logits) over the last axis, overwriting the logits.
 
     `peak` is the largest allowed logit, subtracted for stability. `banned` is a logit that was set to −∞ but
     still counts in the sum.

@@ -19,7 +19,7 @@ class TimedToken(NamedTuple):
 
 
 def best_path(logits: Tensor, lengths: Tensor) -> list[list[TimedToken]]:
-    """logits (B, T, V + 1), with the CTC blank last; lengths (B,), frames per row -> the tokens of each row."""
+    """Return the tokens of each row, from logits (B, T, V + 1), with the CTC blank last, and frame counts (B,)."""
     blank, rows = logits.size(-1) - 1, []
     for path, n in zip(logits.argmax(-1).tolist(), lengths.tolist()):
         runs = [(token, list(run)) for token, run in groupby(range(n), path.__getitem__)]

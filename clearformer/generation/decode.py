@@ -1,11 +1,11 @@
-"""The step protocol, which drives every model that generates token by token.
+"""The step protocol: the interface of every model that generates token by token.
 
     state = model.start(source, source_mask)            encode the source, once
     logits, state = model.step(tokens, state)           tokens (B, W): the last token of W hypotheses for B sentences
     state.reorder(parents)                              hypothesis w continues hypothesis parents[b, w]
     state.keep(rows)                                    remove the other sentences from the batch
 
-Greedy search, sampling and beam search use nothing else of a model. The state of a Transformer is its key–value
+Greedy search, sampling and beam search need nothing else from a model. The state of a Transformer is its key–value
 caches, the state of a recurrent network its hidden vectors.
 """
 
@@ -22,7 +22,7 @@ from clearformer.config import Config
 NEVER = float("-inf")
 
 Chooser = Callable[[Tensor, Tensor], Tensor]
-"""choose(logits (B, W, V), rows (B,)) -> tokens (B, W); rows has the original index of each remaining sentence."""
+"""choose(logits (B, W, V), rows (B,)) -> tokens (B, W); rows holds the original index of each remaining sentence."""
 
 Adjust = Callable[[Tensor, Tensor, Tensor], Tensor]
 """adjust(logits (B, W, V), rows (B,), generated (B, W, T)) -> logits, applied before a token is chosen."""
@@ -52,9 +52,9 @@ class Hypothesis:
 
 
 class DecodeConfig(Config):
-    """The [decode] table: settings of search and sampling."""
+    """The [decode] table of a recipe: settings of search and sampling."""
 
-    beam: int = Field(5, ge=1, description="hypotheses kept by beam search; 1 is greedy search")
+    beam: int = Field(5, ge=1, description="number of hypotheses that beam search keeps; 1 means greedy search")
     length_penalty: float = Field(
         1.0, description="length penalty α: finished hypotheses are ranked by log p / length^α"
     )
@@ -63,31 +63,31 @@ class DecodeConfig(Config):
     )
     stop: Literal["heuristic", "never"] = Field(
         "heuristic",
-        description="end of beam search: heuristic, when no hypothesis of the present length can improve the result; "
-        "never, when no hypothesis of any length can",
+        description="when to end beam search: heuristic, once no hypothesis of the present length can improve the "
+        "result; never, once no hypothesis of any length can",
     )
     max_ratio: float = Field(
         2.0, gt=0, description="maximum output length as a multiple of the source length, plus max_extra tokens"
     )
-    max_extra: int = Field(16, ge=1, description="tokens added to the maximum output length, see max_ratio")
-    min_length: int = Field(0, ge=0, description="minimum output length, in tokens; EOS cannot be chosen before")
+    max_extra: int = Field(16, ge=1, description="tokens added to the maximum output length; see max_ratio")
+    min_length: int = Field(0, ge=0, description="minimum output length, in tokens; EOS cannot be chosen earlier")
     max_new: int = Field(256, ge=1, description="maximum length of a continuation, in tokens")
     temperature: float = Field(0.0, ge=0, description="sampling temperature; 0 selects greedy or beam search instead")
-    top_k: int = Field(0, ge=0, description="sample from the k most probable tokens; 0 samples from all")
+    top_k: int = Field(0, ge=0, description="sample from the k most probable tokens; 0 means all tokens")
     top_p: float = Field(
         1.0, gt=0, le=1, description="sample from the most probable tokens with this total probability"
     )
     repetition_penalty: float = Field(
-        1.0, gt=0, description="divisor of the logits of tokens that already occurred; above 1 discourages repetition"
+        1.0, gt=0, description="divisor of the logits of tokens that have occurred; above 1, it discourages repetition"
     )
 
     def limits(self, source_lengths: Tensor) -> Tensor:
-        """The maximum output length of each sentence, EOS included. It does not depend on the rest of the batch."""
+        """Return the maximum output length of each sentence, EOS included, regardless of the rest of the batch."""
         return (source_lengths * self.max_ratio).long() + self.max_extra
 
 
 def sample(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:
-    """Run `sample_steps`, with the same arguments, to the end."""
+    """Run `sample_steps` to the end with the same arguments, and return its hypotheses."""
     steps = sample_steps(*arguments, **settings)
     while True:
         try:
@@ -108,11 +108,11 @@ def sample_steps(
     min_length: int = 0,
     adjust: Adjust | None = None,
 ) -> Generator[tuple[Tensor, Tensor], Tensor | None, list[list[Hypothesis]]]:
-    """Generate `width` independent sequences per sentence until EOS; returns them with the most probable first.
+    """Generate `width` independent sequences per sentence until EOS, and return them, the most probable first.
 
-    first (B,): the first input token of each sentence; limits (B,): the most tokens to generate, EOS included. EOS
+    first (B,): the first input token of each sentence; limits (B,): the maximum output lengths, EOS included. EOS
     cannot be chosen before `min_length` tokens; log p is computed without this restriction. Finished sentences leave
-    the batch, so that one long sentence does not keep computing them.
+    the batch, so that no time is spent on them while longer sentences continue.
 
     Each step yields rows (B,), the original indices of the remaining sentences, and their new tokens (B, W), which are
     EOS for sequences that have ended. The caller may send back a mask (B, W) of sequences to end.
@@ -154,16 +154,16 @@ def sample_steps(
 
 
 def finish(tokens: list[int], logprobs: list[float], eos: int) -> Hypothesis:
-    """The hypothesis of a finished sequence. `logprobs` are zero after its end."""
+    """Make the hypothesis of a finished sequence. `logprobs` are zero after its end."""
     before_eos, total = until(tokens, eos), sum(logprobs)
     return Hypothesis(before_eos, total, total, logprobs[: len(before_eos)])
 
 
 def widen(logits: Tensor) -> Tensor:
-    """Logits in float32 or wider, so that the sum of log-probabilities of a long sequence stays accurate."""
+    """Convert logits to float32 or wider, so that the sum of log-probabilities of a long sequence stays accurate."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def until(tokens: list[int], eos: int) -> list[int]:
-    """The tokens before the first EOS."""
+    """Return the tokens before the first EOS."""
     return tokens[: tokens.index(eos)] if eos in tokens else tokens

@@ -1,4 +1,4 @@
-"""Choosing the next token from its logits: pure functions, logits (…, V) -> logits (…, V) or tokens (…).
+"""Pure functions that choose the next token: logits (…, V) -> logits (…, V) or tokens (…).
 
 temperature   softmax(logits / τ)          τ < 1 sharpens, τ > 1 flattens
 top-k         the k most probable tokens   Fan et al. 2018
@@ -31,7 +31,7 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """The token at which the total reaches p belongs to the nucleus, so that at least one token remains."""
+    """Keep only the nucleus, which includes the token at which the total reaches p, so that it is never empty."""
     ordered, order = logits.sort(dim=-1, descending=True)
     before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # total probability of the more probable tokens
     outside = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)
@@ -39,13 +39,13 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 
 
 def generators(seed: int | None, indices: Iterable[int]) -> list[Random]:
-    """A random generator for each text, seeded by (seed, index of the text); torch draws the seed if it is None."""
+    """Return a random generator for each text, seeded by (seed, index). If the seed is None, torch draws one."""
     seed = int(torch.randint(2**62, ())) if seed is None else seed
     return [Random(f"{seed} {index}") for index in indices]
 
 
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
-    """Inverse transform sampling: the first token whose cumulative probability exceeds uniform (…) in [0, 1)."""
+    """Sample by inverse transform: the first token whose cumulative probability exceeds uniform (…) in [0, 1)."""
     probabilities = logits.softmax(-1)
     # A token of probability 0 is never drawn, whatever the rounding of the sums.
     cumulative = probabilities.cumsum(-1).masked_fill(probabilities == 0, 0.0)
@@ -53,7 +53,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def sampler(temperature: float, rngs: Sequence[Random], k: int = 0, p: float = 1.0) -> Chooser:
-    """A chooser with these settings and one random generator per sentence; temperature 0 is greedy."""
+    """Return a chooser with these settings and one random generator per sentence; greedy for temperature 0."""
     if temperature == 0:
         return greedy
 
@@ -71,7 +71,7 @@ def sampler(temperature: float, rngs: Sequence[Random], k: int = 0, p: float = 1
 
 
 def repetition(theta: float, prompts: Sequence[Sequence[int]]) -> Adjust | None:
-    """Lower the logits of tokens that occur in the prompt or its continuation, by θ > 1; None for θ = 1."""
+    """Return a function that lowers the logits of tokens that occurred before, by θ > 1. Returns None for θ = 1."""
     if theta == 1.0:
         return None
 

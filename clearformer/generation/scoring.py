@@ -10,7 +10,7 @@ from clearformer.generation.decode import widen
 
 
 def target_logprobs(model: nn.Module, batch: Batch) -> Tensor:
-    """log p(y | x) of each pair (B,), natural logarithm, including EOS and excluding padding."""
+    """Return log p(y | x) of each pair, (B,), natural logarithm, including EOS and excluding padding."""
     logprobs = widen(model(batch)).log_softmax(-1)  # (B, T, V)
     real = batch.labels != IGNORE
     chosen = logprobs.gather(2, batch.labels.clamp(min=0)[:, :, None])[:, :, 0]  # (B, T)

@@ -1,12 +1,13 @@
 """Handles: trained models ready for inference, as `load` returns them. One file per handle.
 
-translator       Translator: text to text           language_model   LanguageModel: continues and scores text
+translator       Translator: translates text        language_model   LanguageModel: continues and scores text
 masked_model     MaskedModel: fills blanks          sentence_scorer  SentenceScorer: p(a sentence has no wrong word)
 classifier       Classifier: a label for a text     tagger           Tagger: a label for each word
-text_encoder     TextEncoder: a vector for a text   transcriber      Transcriber: speech to text
+text_encoder     TextEncoder: a vector for a text   transcriber      Transcriber: transcribes speech
 image_classifier, image_autoencoder                 based on ImageModel: labels or codes for images
 
-Every handle lists the `verbs` it supports. A verb calls one method, the same on every handle that supports it:
+Every handle lists the `verbs` it supports. Each verb calls one method, which is the same on every handle that
+supports the verb:
 
     classify     predict(inputs, pairs, top, errors); default_top, json_key, is_pair for the command line
     score        rank(texts, source, closed)

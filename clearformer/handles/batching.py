@@ -26,12 +26,12 @@ def read_texts(
     max_tokens: int,
     device: torch.device,
 ) -> Tensor:
-    """Apply compute(batch) -> (B, …) to every text, or every text with its pair; returns (N, …) on the CPU."""
+    """Apply compute(batch) -> (B, …) to every text, or to every text and its pair, and return (N, …) on the CPU."""
     refuse_string(texts)
     if pairs is not None and len(pairs) != len(texts):
         raise DataError(
             f"{count(len(texts), 'text')} and {count(len(pairs), 'second text')} cannot be paired",
-            "give one second text for each text",
+            "give as many second texts as texts",
         )
     tokens, segments = tokenizer.encode_with_specials(list(texts), None if pairs is None else list(pairs), max_tokens)
     return read_rows(compute, Ragged.of(tokens), Ragged.of(segments), tokenizer.pad_id, device)
@@ -41,7 +41,7 @@ def read_texts(
 def read_rows(
     compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Tensor:
-    """Apply `compute` to rows that already have their special tokens; float32 or wider. Needs at least one row."""
+    """Apply `compute` to one or more rows that already contain special tokens. Returns float32 or wider."""
     batches = in_batches(tokens, segments, pad_id, device)
     return in_order((index, compute(batch)) for index, _, batch in batches)
 
@@ -50,7 +50,7 @@ def read_rows(
 def read_tokens(
     compute: Callable[[EncoderBatch], Tensor], tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Tensor:
-    """Apply compute(batch) -> (B, T, …) to such rows; returns (n, …), one entry per token of `tokens.flat`."""
+    """Apply compute(batch) -> (B, T, …) to rows with special tokens. Returns (n, …), in the order of `tokens.flat`."""
     batches = in_batches(tokens, segments, pad_id, device)
     return in_order((places, without_padding(compute(batch), batch.mask)) for _, places, batch in batches)
 
@@ -58,7 +58,7 @@ def read_tokens(
 def in_batches(
     tokens: Ragged, segments: Ragged, pad_id: int, device: torch.device
 ) -> Iterator[tuple[np.ndarray, np.ndarray, EncoderBatch]]:
-    """Batches of rows of similar length: row indices, indices of their tokens in the flat array, and the batch."""
+    """Yield batches of rows of similar length: row indices, token indices in the flat array, and the batch."""
     order = np.argsort(tokens.lengths, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
     flat_indices = np.arange(offsets[-1])
@@ -69,7 +69,7 @@ def in_batches(
 
 
 def in_order(results: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
-    """The results of all batches, sorted by row index, on the CPU in float32 or wider."""
+    """Join the results of all batches in the original order of the rows, on the CPU in float32 or wider."""
     indices, tensors = [], []
     for rows, tensor in results:
         indices.append(rows)
@@ -78,7 +78,7 @@ def in_order(results: Iterator[tuple[np.ndarray, Tensor]]) -> Tensor:
 
 
 def without_padding(values: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, T, …) -> (n, …): the values at tokens that are not padding."""
+    """Select the values at tokens that are not padding: (B, T, …) -> (n, …)."""
     return values.flatten(0, 1) if mask is None else values[mask]
 
 
@@ -91,7 +91,7 @@ def refuse_string(texts: object, noun: str = "text") -> None:
 
 
 def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
-    """Row indices in batches of similar length, longest first: a lack of memory shows in the first batch.
+    """Yield row indices in batches of similar length, longest first, so that a lack of memory shows immediately.
 
     `width` is the number of hypotheses per row. Empty rows are left out unless `skip_empty` is False.
     """

@@ -13,7 +13,7 @@ from clearformer.handles.writer import Writer
 
 
 class Chat(Writer):
-    """`generate` and `stream` answer the prompt instead of continuing it."""
+    """A language model whose `generate` and `stream` answer the prompt instead of continuing it."""
 
     kind = "a chat model"
 
@@ -24,7 +24,7 @@ class Chat(Writer):
         self.template = template
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of the prompt as a user turn.
+        """Encode the prompt as a user turn of a conversation.
 
         The prompt may not contain special tokens, which could end the turn and start another.
         """
@@ -39,7 +39,7 @@ class Chat(Writer):
 
 
 def render(template: str, messages: Sequence[Mapping[str, str]], roles: Mapping[str, str]) -> str:
-    """The text of a conversation, up to the place where the model answers."""
+    """Format a conversation with the chat template, up to the point where the model's answer begins."""
     try:
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment

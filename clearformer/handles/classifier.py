@@ -30,7 +30,7 @@ Verdict = Prediction  # the old name, kept for one version
 
 
 class Classifier(TextModel):
-    """`load` returns one for a run on labelled texts. Without classes it is a regression and predicts values."""
+    """A text classifier, loaded from a run on labelled texts. Without classes, it is a regression model."""
 
     kind = "a classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -56,7 +56,10 @@ class Classifier(TextModel):
         top: int = 1,
         errors: list[DataError] | None = None,
     ) -> list[dict[str, Any]]:
-        """One row per text: text, pair (if any), label, probability and the `top` classes; or a predicted value."""
+        """Return one row per text: text, pair (if any), label, probability and the `top` classes.
+
+        The rows of a regression model have `value` instead of classes.
+        """
         refuse_string(inputs)
         rows: list[dict[str, Any]] = [{"text": text} for text in inputs]
         for row, pair in zip(rows, pairs or []):
@@ -66,7 +69,7 @@ class Classifier(TextModel):
         return [row | as_columns(classes, top) for row, classes in zip(rows, self.classify(inputs, pairs))]
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Prediction]]:
-        """All classes for each text, or each text with its pair; the most probable class first."""
+        """Return all classes for each text, or each text and its pair, with the most probable class first."""
         refuse_string(texts)
         if not self.classes:
             raise CheckpointError(
@@ -76,7 +79,7 @@ class Classifier(TextModel):
         return by_probability(self.logits(texts, pairs), self.classes) if texts else []
 
     def values(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
-        """The predicted value of each text, for a regression."""
+        """Return the value that a regression model predicts for each text."""
         refuse_string(texts)
         if self.classes:
             raise CheckpointError(
@@ -87,7 +90,7 @@ class Classifier(TextModel):
         return values
 
     def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Tensor:
-        """The outputs of the classification head, (N, C) on the CPU."""
+        """Return the outputs of the classification head, (N, C) on the CPU."""
         refuse_string(texts)
         if pairs is not None:
             refuse_string(pairs)
@@ -98,7 +101,7 @@ class Classifier(TextModel):
                 else ("single texts", "give each text alone, without a second one")
             )
             raise DataError(f"{self.name} was trained on {accepted} and classifies nothing else", hint)
-        # The same normalisation as for texts read from files.
+        # Texts from files are normalised in the same way.
         texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))
         return read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
 
@@ -106,19 +109,19 @@ class Classifier(TextModel):
 
 
 def by_probability(logits: Tensor, classes: Sequence[str]) -> list[list[Prediction]]:
-    """logits (N, C) -> for each of the N examples all classes, the most probable first."""
+    """Return all classes of each example, the most probable first, from logits (N, C)."""
     probabilities, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
     rows = zip(order.tolist(), probabilities.tolist())
     return [[Prediction(classes[k], p) for k, p in zip(*row)] for row in rows]
 
 
 def as_columns(predictions: Sequence[Prediction], top: int) -> dict[str, Any]:
-    """The label and probability of the most probable class, and the `top` classes."""
+    """Return the columns of a result: label and probability of the most probable class, and the `top` classes."""
     return asdict(predictions[0]) | {"top": [asdict(prediction) for prediction in predictions[:top]]}
 
 
 def divide(lines: Sequence[str], is_pair: bool) -> tuple[list[str], list[str] | None]:
-    """The lines as texts; for a classifier of pairs, the texts before and after the tab of each line."""
+    """Split each line at its tab if the classifier takes pairs of texts; otherwise, each line is one text."""
     if not is_pair:
         return list(lines), None
     for line in lines:

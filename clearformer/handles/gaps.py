@@ -1,4 +1,4 @@
-"""Fill blanks in sentences: which word is missing, and where.
+"""Fill blanks in sentences: find which word is missing, and where.
 
     fill      ŵ = argmax_w  p(left w right)                    the position is known
     repair    (î, ŵ) = argmax_{i, w}  p(x_<i w x_≥i)           the position is unknown
@@ -21,8 +21,8 @@ from clearformer.handles.writer import Continuation
 from clearformer.wording import count
 
 BLANK = "___"
-PROPOSALS = 192  # sampled continuations, with a fixed seed, whose first words are the candidates
-PER_POSITION = 8  # words that a masked model proposes for each position of a sentence to repair
+PROPOSALS = 192  # number of sampled continuations (with a fixed seed); their first words are the candidates
+PER_POSITION = 8  # number of words that a masked model proposes for each position of a sentence to repair
 
 
 class LeftToRight(Protocol):
@@ -58,7 +58,7 @@ class Filling:
 
     @property
     def share(self) -> float:
-        """Deprecated: `probability`."""
+        """Deprecated: use `probability`."""
         warnings.warn("Filling.share is deprecated: use Filling.probability", DeprecationWarning, stacklevel=2)
         return self.probability
 
@@ -66,7 +66,7 @@ class Filling:
 def fill(
     model: LeftToRight | Bidirectional, text: str, n: int = 5, candidates: Iterable[str] | None = None
 ) -> list[Filling]:
-    """The n best words for the blank, written ___, in a text."""
+    """Return the n best words for the blank (written ___) in a text."""
     left, blank, right = text.partition(BLANK)
     if not blank or BLANK in right:
         n_blanks = text.count(BLANK)
@@ -84,7 +84,7 @@ def fill(
 
 
 def repair(model: LeftToRight | Bidirectional, text: str, n: int = 5) -> list[Filling]:
-    """The n best ways to complete a sentence that lacks one word."""
+    """Return the n best ways to complete a sentence that lacks one word."""
     words = text.split()
     sides = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(len(words) + 1)]
     if isinstance(model, Bidirectional):
@@ -98,14 +98,14 @@ def repair(model: LeftToRight | Bidirectional, text: str, n: int = 5) -> list[Fi
 
 
 def propose(model: LeftToRight, lefts: Sequence[str], n: int = PROPOSALS) -> list[list[str]]:
-    """Candidate words after each text: the distinct first words of n sampled continuations."""
+    """Propose words to follow each text: the distinct first words of n sampled continuations."""
     prompts = [left.rstrip() for left in lefts]
     continuations = model.generate(prompts, n=n, seed=0, temperature=1.0, max_new=12)
     return [sorted({word for one in samples if (word := first_word(one.text))}) for samples in continuations]
 
 
 def first_word(text: str) -> str | None:
-    """The first word of a continuation; None if it may be incomplete, or if it completes a word of the prompt."""
+    """Return the first word of a continuation; None if it may be incomplete or belongs to the prompt's last word."""
     match = re.match(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*)(?=[\s.,;:!?])", text)
     return match[1] if match else None
 

@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Handle:
-    """A model as `load` returns it. Messages use `kind`, a noun phrase, and `verbs`, the supported commands."""
+    """A trained model, as returned by `load`. `kind` describes it in messages; `verbs` are the supported commands."""
 
     kind: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]]
@@ -27,7 +27,7 @@ class Handle:
 
 
 def renamed(old: str, new: str) -> Callable[..., Any]:
-    """A method's old name, kept for one version: it warns and calls the method `new`."""
+    """Return a method that keeps the name `old` for one version: it warns and calls the method `new`."""
 
     def call(self: Handle, *arguments: Any, **options: Any) -> Any:
         message = f"{type(self).__name__}.{old} is deprecated: use {type(self).__name__}.{new}"

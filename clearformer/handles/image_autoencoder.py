@@ -1,4 +1,4 @@
-"""An image autoencoder with its [image] settings: images to codes, and codes to images."""
+"""An image autoencoder with its [image] settings: it encodes images as codes and reconstructs them."""
 
 import numpy as np
 from torch import Tensor
@@ -8,17 +8,17 @@ from clearformer.handles.image_model import ImageModel
 
 
 class ImageAutoencoder(ImageModel):
-    """`load` returns one for the run folder of an autoencoder. Its embeddings are the codes."""
+    """An image autoencoder, as returned by `load`. Its embeddings are the codes."""
 
     kind = "an image autoencoder"
     verbs = ("evaluate", "embed", "plot")
 
     def reconstruct(self, pixels: np.ndarray) -> Tensor:
-        """uint8 (N, C, size, size) -> reconstructions, nominally in 0 … 1; the network may leave that range."""
+        """Reconstruct images, uint8 (N, C, size, size). Outputs are nominally in 0 … 1, but may leave that range."""
         return self.image.restore(self.read(self.model, pixels))
 
     def errors(self, pixels: np.ndarray) -> Tensor:
-        """Mean squared error of each image, mean (x̂ − x)², (N,), on pixels normalised to a standard deviation of 1."""
+        """Return the error of each image, mean (x̂ − x)², (N,), on pixels normalised to a standard deviation of 1."""
         return self.read(self.error, pixels)
 
     def error(self, batch: ImageBatch) -> Tensor:

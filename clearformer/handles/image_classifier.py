@@ -18,7 +18,7 @@ from clearformer.handles.image_model import Image, ImageModel
 
 
 class ImageClassifier(ImageModel):
-    """`load` returns one for a run on labelled images."""
+    """An image classifier, loaded from a run on labelled images."""
 
     kind = "an image classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -33,7 +33,7 @@ class ImageClassifier(ImageModel):
         top: int = 1,
         errors: list[DataError] | None = None,
     ) -> list[dict[str, Any]]:
-        """A row for each file: image, label, probability, and the `top` classes.
+        """Return one row per file: image, label, probability, and the `top` classes.
 
         A file that cannot be read raises an error. If `errors` is a list, the file is skipped and its error appended.
         """
@@ -45,12 +45,12 @@ class ImageClassifier(ImageModel):
         return [{"image": str(file), **as_columns(row, top)} for (file, _), row in zip(files, predictions)]
 
     def classify(self, images: Sequence[Image]) -> list[list[Prediction]]:
-        """All classes for each image, given as a file or as pixels; the most probable class first."""
+        """Return all classes for each image (a file or an array of pixels), the most probable class first."""
         refuse_string(images, "file")
         return by_probability(self.logits(self.pixels(images)), self.classes) if images else []
 
     def logits(self, pixels: np.ndarray) -> Tensor:
-        """The outputs of the classification head, uint8 (N, C, size, size) -> (N, K) on the CPU."""
+        """Compute the logits of images: uint8 (N, C, size, size) -> (N, K) on the CPU."""
         return self.read(self.model, pixels)
 
     scores = renamed("scores", "logits")

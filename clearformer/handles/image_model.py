@@ -1,4 +1,4 @@
-"""The base class of image handles: a network and its [image] settings; files in, vectors out."""
+"""The base class of image handles: a network with its [image] settings that turns image files into vectors."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ from clearformer.handles.batching import refuse_string
 from clearformer.handles.handle import Handle
 
 BUDGET = {"cuda": 2**24, "cpu": 2**21}  # pixel values per batch
-ROWS = 1024  # images per batch, at most: small images still have large activations
+ROWS = 1024  # maximum number of images per batch: small images still have large activations
 Image = str | Path | np.ndarray  # a file, or the pixels that `ImageModel.open` reads from it
 
 
 class ImageModel(Handle):
-    """`classes` are the classes of its training data. `unit` scales every embedding to length 1."""
+    """An image network. `classes` are the classes of its training data; `unit` scales every embedding to length 1."""
 
     kind = "an image model"
     verbs: ClassVar[tuple[str, ...]] = ("embed", "plot")
@@ -32,29 +32,29 @@ class ImageModel(Handle):
         self.image, self.classes, self.unit = image, list(classes), unit
 
     def embed(self, images: Sequence[Image]) -> Tensor:
-        """The embedding of each image, which is the input of the network's head: (N, D) on the CPU."""
+        """Return the embedding of each image, (N, D) on the CPU: the input of the network's head."""
         refuse_string(images, "file")
         return self.vectors(self.pixels(images)) if images else torch.empty(0, 0)
 
     def vectors(self, pixels: np.ndarray) -> Tensor:
-        """The embeddings of pixels, uint8 (N, C, size, size)."""
+        """Return the embeddings of images given as pixels, uint8 (N, C, size, size)."""
         vectors = self.read(self.model.hidden, pixels)
         return F.normalize(vectors, dim=-1) if self.unit else vectors
 
     def pixels(self, images: Sequence[Image]) -> np.ndarray:
-        """The pixels of image files at the network's input size: uint8 (N, C, size, size)."""
+        """Return the pixels of image files at the network's input size: uint8 (N, C, size, size)."""
         refuse_string(images, "file")
         return np.stack([image if isinstance(image, np.ndarray) else self.open(image) for image in images])
 
     def open(self, file: str | Path) -> np.ndarray:
-        """The pixels of one image file at the network's input size: uint8 (C, size, size)."""
+        """Return the pixels of one image file at the network's input size: uint8 (C, size, size)."""
         from clearformer.data.fitting import fitted
         from clearformer.data.images import open_image
 
         return fitted(open_image(Path(file)), self.image)
 
     def batch(self, pixels: np.ndarray) -> ImageBatch:
-        """One batch of pixels, uint8 (N, C, size, size), normalised and on the network's device."""
+        """Make a batch of pixels, uint8 (N, C, size, size), normalised and on the network's device."""
         weight = next(self.model.parameters())
         return ImageBatch(self.image.normalise(torch.from_numpy(pixels).to(weight.device), weight.dtype))
 
@@ -66,7 +66,7 @@ class ImageModel(Handle):
 def read_pixels(
     compute: Callable[[ImageBatch], Tensor], pixels: np.ndarray, image: ImageConfig, weight: Tensor
 ) -> Tensor:
-    """Apply compute(batch) -> (B, …) to all images, uint8 (N, C, Y, X) -> (N, …) on the CPU in float32 or wider.
+    """Apply compute(batch) -> (B, …) to images, uint8 (N, C, Y, X). Returns (N, …) on the CPU in float32 or wider.
 
     `weight` is any parameter of the network: images are moved to its device and dtype.
     """

@@ -3,7 +3,7 @@
     continuation    p(x_t | x_<t), token by token                generate, stream
     score           log p(x) = Σ_t log p(x_t | x_<t)             score: natural log; perplexity = exp(−log p / tokens)
 
-A text follows BOS, as every document of the training data does.
+Every text is preceded by BOS, like every document of the training data.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from clearformer.text import Tokenizer
 
 
 class LanguageModel(Writer, Scorer):
-    """`load` returns one for the run folder of a language model."""
+    """A language model, as returned by `load`."""
 
     kind = "a language model"
     verbs = ("generate", "score", "fill", "repair", "embed", "evaluate", "plot")
@@ -38,27 +38,27 @@ class LanguageModel(Writer, Scorer):
         closed: bool = False,
         template: str | None = None,
     ) -> None:
-        """`opening`: ids put before every prompt. If it is empty, only an empty prompt gets one token, BOS.
+        """`opening` holds ids to put before every prompt. If it is empty, only an empty prompt gets a token: BOS.
 
-        `closed`: texts are complete, so that a score includes EOS; otherwise they may be excerpts.
-        `template`: the chat template of a model fine-tuned for conversations, see `Chat`.
+        `closed` means that texts are complete, so that scores include EOS; otherwise texts may be excerpts.
+        `template` is the chat template of a model fine-tuned for conversations; see `Chat`.
         """
         super().__init__(model, tokenizer, decode, name)
         self.opening, self.closed, self.template = list(opening or []), closed, template
 
     def writer(self, chat: bool = False) -> Writer:
-        """This model, which continues prompts; with `chat`, a `Chat` that answers them through the chat template."""
+        """Return this model, which continues prompts, or, if `chat` is true, a `Chat`, which answers them."""
         return Chat(self, self.template) if chat else self
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt: at least one, and few enough that at least one token can be generated."""
+        """Return the ids of a prompt: at least one, and few enough that at least one token can be generated."""
         ids = [*self.opening, *self.tokenizer.encode([prompt])[0]] or [self.tokenizer.bos_id]
         self.require_fit(len(ids), prompt)
         return ids
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """log p of each text (natural logarithm), including EOS if `closed`."""
+        """Return log p of each text (natural logarithm), including EOS if `closed`."""
         refuse_string(texts)
         tok = self.tokenizer
         end = [tok.eos_id] if (self.closed if closed is None else closed) else []
@@ -73,7 +73,7 @@ class LanguageModel(Writer, Scorer):
         return results
 
     def logprobs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Σ log p over the tokens of each row after its opening, and the number of these tokens: (B,), (B,)."""
+        """Return Σ log p over the tokens after the opening of each row, (B,), and the number of these tokens, (B,)."""
         skipped = len(self.opening or [0]) - 1
         T = max(map(len, rows)) - 1
         tokens = torch.full((len(rows), T), self.tokenizer.pad_id)
@@ -88,7 +88,7 @@ class LanguageModel(Writer, Scorer):
         return (chosen * real).sum(1), real.sum(1)
 
     def self_attention(self, text: str) -> Alignment:
-        """The self-attention of every layer over the prompt."""
+        """Return the self-attention of every layer over the tokens of a prompt."""
         ids = self.encode(text)
         tokens = torch.tensor([ids], device=self.device)
         labels = self.tokenizer.pieces(ids)

@@ -3,8 +3,8 @@
     score    PLL(x) = Σ_t log p(x_t | x without x_t)                  pseudo-log-likelihood, Salazar et al. 2020
     blank    p(w | left, right) = Π_j p(w_j | left, w_<j, right)      tokens from left to right, the rest masked
 
-PLL is not the log-probability of the text: every token is predicted from all the others. It ranks texts of similar
-length, and exp(−PLL / tokens) is a pseudo-perplexity. A word of several tokens scores too high, because each of them is
+PLL is not the log-probability of the text: every token is predicted from all the others. It can rank texts of similar
+length, and exp(−PLL / tokens) is a pseudo-perplexity. A word of several tokens scores too high, because each token is
 easy to guess from the others.
 """
 
@@ -27,7 +27,7 @@ from clearformer.text import Tokenizer
 from clearformer.wording import count
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-MAX_MASKS = 3  # tokens of a proposed word, at most
+MAX_MASKS = 3  # maximum number of tokens in a proposed word
 PLACEHOLDER = "x"  # encoded in place of the missing word, to find its tokens
 BUDGET = 4096  # tokens per batch
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class MaskedModel(Scorer):
-    """`load` returns one for the run folder of a masked language model."""
+    """A masked language model, as returned by `load`."""
 
     kind = "a masked language model"
     verbs = ("score", "fill", "repair", "embed", "evaluate", "plot")
@@ -54,7 +54,7 @@ class MaskedModel(Scorer):
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """The pseudo-log-likelihood of each text (natural logarithm).
+        """Return the pseudo-log-likelihood of each text (natural logarithm).
 
         `closed` has no effect: the model always sees the end of the text.
         """
@@ -74,7 +74,7 @@ class MaskedModel(Scorer):
 
     @torch.inference_mode()
     def weigh(self, left: str, right: str, words: Iterable[str]) -> list[tuple[str, float]]:
-        """Each word with its log-probability between left and right; the most probable word first."""
+        """Return each word with its log-probability between `left` and `right`, the most probable word first."""
         words = list(words)
         rows, targets, word_indices = [], [], []
         for index, word in enumerate(words):
@@ -91,7 +91,7 @@ class MaskedModel(Scorer):
 
     @torch.inference_mode()
     def propose(self, left: str, right: str, n: int = 50) -> list[tuple[str, float]]:
-        """The n most probable words of one to three tokens between left and right, with their log-probabilities."""
+        """Return the n most probable words of up to three tokens between `left` and `right`, with log-probabilities."""
         ids, places = self.locate(left, PLACEHOLDER, right)
         begin, end = places[0], places[-1] + 1
         words: dict[str, float] = {}
@@ -106,7 +106,7 @@ class MaskedModel(Scorer):
         return sorted(words.items(), key=lambda entry: -entry[1])[:n]
 
     def search(self, left: list[int], right: list[int], width: int, n: int) -> list[tuple[list[int], float]]:
-        """The n best words of `width` tokens for a blank, by beam search from left to right.
+        """Find the n best words of `width` tokens for a blank, by beam search from left to right.
 
         The first token must begin a word, and the others must continue it.
         """
@@ -132,7 +132,7 @@ class MaskedModel(Scorer):
         return ~starts | special, starts | special
 
     def locate(self, left: str, word: str, right: str) -> tuple[list[int], list[int]]:
-        """The ids of the text with its special tokens, and the positions of the word in them."""
+        """Return the ids of left + word + right with special tokens, and the positions of the word among them."""
         text = left + word + right
         ids, offsets = self.tokenizer.encode_with_offsets(text)
         begin, end = len(left), len(left) + len(word)
@@ -142,7 +142,7 @@ class MaskedModel(Scorer):
         return self.with_specials(ids, text), [len(self.before) + i for i in places]
 
     def with_specials(self, ids: list[int], text: str) -> list[int]:
-        """The ids of a text between the special tokens; an error if they exceed the model's max length."""
+        """Add the special tokens to the ids of a text. Raises an error if the result exceeds the model's max length."""
         whole, max_length = [*self.before, *ids, *self.after], self.model.config.max_length
         if len(whole) > max_length:
             raise DataError(
@@ -152,7 +152,7 @@ class MaskedModel(Scorer):
         return whole
 
     def logprobs_of(self, targets: Sequence[int], rows: Sequence[Row]) -> list[float]:
-        """log p of one target token per row, at the row's position."""
+        """Return log p of the target token of each row, at the position to predict."""
         results = [0.0] * len(rows)
         for indices, logprobs in self.predict_tokens(rows):
             tokens = torch.tensor([targets[index] for index in indices], device=self.device)
@@ -161,7 +161,7 @@ class MaskedModel(Scorer):
         return results
 
     def predict_tokens(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
-        """Batches of row indices with log p (B, V) of every token at the position of each row."""
+        """Yield row indices in batches, with log p (B, V) of every token at the position to predict in each row."""
         for indices in by_length([row.tokens for row in rows], BUDGET, 1):
             chosen = [rows[index] for index in indices]
             T = max(len(row.tokens) for row in chosen)

@@ -14,7 +14,7 @@ from clearformer.text import Tokenizer
 
 
 class EncoderDecoderWriter(Writer):
-    """encode(prompt) returns the source with its EOS, for the encoder, followed by the decoder's first token."""
+    """A generating encoder–decoder. encode(prompt) returns the source, EOS and the decoder's first token."""
 
     kind = "an encoder–decoder"
 
@@ -36,5 +36,5 @@ class EncoderDecoderWriter(Writer):
         return []
 
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
-        """The prompt takes no positions from the generated text: the decoder counts from 0."""
+        """Return the maximum number of tokens to generate. The prompt uses none of the decoder's positions."""
         return min(decode.max_new, int(self.model.config.max_length))

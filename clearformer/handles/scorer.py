@@ -10,7 +10,7 @@ from clearformer.handles.handle import Handle
 
 @dataclass(frozen=True)
 class Score:
-    """The log-probability of a text (natural logarithm), summed over `tokens` predicted tokens."""
+    """The log-probability of a text (natural logarithm): the sum over `tokens` predicted tokens."""
 
     text: str
     logprob: float
@@ -22,14 +22,14 @@ class Score:
 
 
 class Scorer(Handle):
-    """A model that scores texts alone, not as translations of a source."""
+    """A model that scores texts without a source sentence, unlike a translator."""
 
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """The score of each text, in the order of `texts`."""
+        """Return the score of each text, in the order of `texts`."""
         raise NotImplementedError
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
-        """The scores of the texts, the most probable first."""
+        """Return the scores of the texts, the most probable text first."""
         if source is not None:
             raise ConfigError(f"{self.name} is {self.kind}, not a translator", "omit --source")
         return most_probable_first(self.score(texts, closed))

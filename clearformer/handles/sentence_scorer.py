@@ -16,7 +16,7 @@ BUDGET = 4096  # tokens per batch
 
 
 class SentenceScorer(Scorer):
-    """`load` returns one for a run with the sentence-score objective."""
+    """A sentence scorer, loaded from a run with the sentence-score objective."""
 
     kind = "a sentence scorer"
     verbs = ("score", "evaluate")
@@ -27,9 +27,9 @@ class SentenceScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
-        """log p(no word of the text is wrong): one prediction per text, hence `tokens` = 1. `closed` has no effect.
+        """Return log p(no word is wrong) of each text. Since this is one prediction per text, `tokens` is 1.
 
-        A text longer than the model's max length is cut, and its beginning is scored.
+        Only the beginning of a text that exceeds the model's max length is scored. `closed` has no effect.
         """
         refuse_string(texts)
         ids, _ = self.tokenizer.encode_with_specials(list(texts), max_tokens=self.model.config.max_length)

@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 
 
 class Tagger(TextModel):
-    """`load` returns one for a run on labelled words. Without classes it is a regression and predicts values."""
+    """A tagger, loaded from a run on labelled words. Without classes, it is a regression model."""
 
     kind = "a tagger"
     verbs = ("classify", "evaluate", "embed", "plot")
@@ -50,7 +50,10 @@ class Tagger(TextModel):
         top: int = 1,
         errors: list[DataError] | None = None,
     ) -> list[dict[str, Any]]:
-        """One row per text: text and `words`, with one row per word: word, label, probability and `top`; or value."""
+        """Return one row per text: text and `words`.
+
+        Each word has word, label, probability and the `top` classes; for a regression, word and value.
+        """
         refuse_string(inputs)
         if pairs is not None:
             raise DataError(
@@ -68,19 +71,19 @@ class Tagger(TextModel):
         ]
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Prediction]]]:
-        """All classes for each word of each sentence; the most probable class first."""
+        """Return all classes for each word of each sentence, the most probable class first."""
         refuse_undivided(sentences)
         predictions = by_probability(self.logits(sentences), self.classes) if any(sentences) else []
         return by_sentence(predictions, sentences)
 
     def values(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The predicted value of each word of each sentence, for a regression."""
+        """Return the value that a regression model predicts for each word of each sentence."""
         refuse_undivided(sentences)
         values: list[float] = self.logits(sentences)[:, 0].tolist() if any(sentences) else []
         return by_sentence(values, sentences)
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The outputs of the classification head at each word, sentence after sentence: (words, C) on the CPU."""
+        """Return the outputs of the classification head at each word of all sentences: (words, C) on the CPU."""
         refuse_undivided(sentences)
         tokens, places = word_rows([words for words in sentences if words], self.tokenizer, self.max_tokens)
         segments = Ragged(np.zeros_like(tokens.flat), tokens.lengths)

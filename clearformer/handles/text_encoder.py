@@ -18,7 +18,7 @@ from clearformer.text import Tokenizer
 
 
 class TextEncoder(TextModel):
-    """`load_encoder` returns one for a run folder or a published model. `unit` scales every embedding to length 1."""
+    """A text encoder, as returned by `load_encoder`. `unit` scales every embedding to length 1."""
 
     kind = "a text encoder"
     verbs = ("embed", "plot")
@@ -35,7 +35,7 @@ class TextEncoder(TextModel):
         self.unit = unit
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """Embeddings (N, D) on the CPU, in float32 or wider. A text longer than the model's max length is cut."""
+        """Return embeddings (N, D) on the CPU, in float32 or wider. Texts longer than the max length are cut."""
         refuse_string(texts)
         if not texts:
             return torch.empty(0, int(self.model.config.d_model))
@@ -46,7 +46,7 @@ class TextEncoder(TextModel):
         return pool_mean(read(self.model, batch), batch.mask)
 
     def self_attention(self, text: str) -> Alignment:
-        """Self-attention of every layer over the text and its special tokens."""
+        """Return the self-attention of every layer over the text and its special tokens."""
         [ids], _ = self.tokenizer.encode_with_specials([text], max_tokens=self.max_tokens)
         batch = EncoderBatch(torch.tensor([ids], device=self.device))
         tokens = self.tokenizer.pieces(ids)

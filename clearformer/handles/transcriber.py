@@ -1,4 +1,4 @@
-"""A speech recogniser: recordings to text, with the start and end of each word in seconds."""
+"""A speech recogniser: it transcribes recordings, with the start and end of each word in seconds."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from clearformer.handles.batching import refuse_string
 from clearformer.handles.handle import Handle, renamed
 from clearformer.text import Tokenizer
 
-SECONDS = 120  # of sound per batch, padding included
+SECONDS = 120  # seconds of sound per batch, padding included
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Transcript:
 
 
 class Transcriber(Handle):
-    """`load` returns one for a run on recordings."""
+    """A speech recogniser, loaded from a run on recordings."""
 
     kind = "a speech recogniser"
     verbs = ("transcribe", "evaluate")
@@ -65,19 +65,19 @@ class Transcriber(Handle):
         return [transcripts[i] for i in range(len(samples))]
 
     def open(self, sound: str | Path) -> np.ndarray:
-        """The samples of a WAV file, (N,) int16, at the model's sampling rate."""
+        """Return the samples of a WAV file, (N,) int16, at the model's sampling rate."""
         return read_sound(Path(sound), self.sound.rate, self.sound.window_samples)
 
     @torch.no_grad()
     def logits(self, batch: SoundBatch) -> tuple[Tensor, Tensor]:
-        """The logits at each output frame (B, T, V + 1), and the number of frames of each recording (B,)."""
+        """Return the logits at each output frame (B, T, V + 1), and the number of frames of each recording (B,)."""
         batch = self.frontend(batch.to(self.device))
         return self.model(batch), self.model.shortened(batch.lengths)
 
     scores = renamed("scores", "logits")
 
     def spell(self, path: Sequence[TimedToken]) -> Transcript:
-        """The text of a path. A word lasts from the token of its first character to the token of its last one."""
+        """Convert a path to text and timed words. A word lasts from its first token to its last token."""
         stream, text, sources = self.tokenizer.stream(), "", list[TimedToken]()  # sources: the token of each character
         for timed in path:
             new_text = stream.step(timed.token) or ""

@@ -42,7 +42,7 @@ class Translation:
 
 
 class Translator(Handle):
-    """`load` returns one for the run folder of a translation model.
+    """A translator, as returned by `load`.
 
     `prefix` is the task prefix put before every source, as in training (T5: "translate English to French: ").
     """
@@ -69,7 +69,7 @@ class Translator(Handle):
         return int(getattr(self.target_tokenizer, f"{getattr(self.model, 'begins_with', 'bos')}_id"))
 
     def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
-        """The best translation of each text. `settings` override [decode], as in beam=1."""
+        """Return the best translation of each text. `settings` override [decode], for example beam=1."""
         return [candidates[0].text for candidates in self.candidates(texts, **settings)]
 
     @torch.inference_mode()
@@ -82,11 +82,11 @@ class Translator(Handle):
         first: int = 0,
         **settings: Any,
     ) -> list[list[Translation]]:
-        """The n best translations (or n samples, with a temperature) of each text, best first.
+        """Return the n best translations of each text, best first; with a temperature, n samples.
 
-        `tokens` limits a batch: source positions times hypotheses. An empty text has n empty translations.
+        `tokens` limits the size of a batch: source positions times hypotheses. An empty text has n empty translations.
         A sample depends only on the seed, the text and its index, not on the rest of the batch (unless rounding
-        decides a very close draw). Indices start at `first`, so that the chunk size of a stream does not matter.
+        decides a very close draw). Indices start at `first`, so that splitting the texts into chunks changes nothing.
         """
         if {"top_k", "top_p"} & settings.keys():
             # top_k and top_p only make sense for sampling, so they turn it on.
@@ -105,7 +105,7 @@ class Translator(Handle):
         return results
 
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
-        """The candidates for each text of a stream, in order, decoded `chunk` texts at a time."""
+        """Yield the candidate translations of each text, in order. Texts are decoded `chunk` at a time."""
         refuse_string(texts)
         rest, first = iter(texts), 0
         while chunk_texts := list(islice(rest, chunk)):
@@ -128,7 +128,7 @@ class Translator(Handle):
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """log p(target | source) of each pair (natural logarithm), by forced decoding."""
+        """Return log p(target | source) of each pair (natural logarithm), by forced decoding."""
         left, right = self.encode_sources(sources), self.encode(self.target_tokenizer, targets)
         if len(left) != len(right):
             raise DataError(
@@ -144,7 +144,7 @@ class Translator(Handle):
         return results
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
-        """The scores of the texts as translations of `source`, the most probable first.
+        """Return the scores of the texts as translations of `source`, the most probable first.
 
         Scores always include EOS; `closed` has no effect.
         """
@@ -158,20 +158,20 @@ class Translator(Handle):
         return most_probable_first(Score(*row) for row in zip(texts, logprobs, counts))
 
     def writer(self, chat: bool = False) -> EncoderDecoderWriter:
-        """The model with the generation interface of a language model: sampling, stop strings, streaming."""
+        """Return the model with the interface of a language model: sampling, stop strings and streaming."""
         if chat:
             raise CheckpointError(f"{self.name} is {self.kind}: it has no chat template", "omit --chat")
         return EncoderDecoderWriter(self.model, self.target_tokenizer, self.decode, self.name, self.encode_prompt)
 
     def encode_prompt(self, prompt: str) -> list[int]:
-        """The source with its EOS, for the encoder, followed by the decoder's first token."""
+        """Return the source and EOS, for the encoder, followed by the decoder's first token."""
         return [*self.encode_sources([prompt])[0], self.source_tokenizer.eos_id, self.start_id]
 
     @torch.inference_mode()
     def align(self, source: str, target: str) -> Alignment:
-        """The cross-attention of every layer and head while `target` is decoded from `source`; both end with EOS."""
+        """Return the cross-attention of every layer and head while `target`, with EOS, is decoded from `source`."""
         pair = self.encode_sources([source])[0], self.encode(self.target_tokenizer, [target])[0]
-        compute = getattr(self.model, "attention_patterns", None)  # a model may compute its own
+        compute = getattr(self.model, "attention_patterns", None)  # a model may compute its own patterns
         patterns = compute(self.batch([pair])) if compute is not None else recorded(self.model, self.batch([pair]))
         if patterns is None:
             raise ConfigError(
@@ -185,7 +185,7 @@ class Translator(Handle):
         )
 
     def self_attention(self, text: str) -> Alignment:
-        """The self-attention of the encoder over a source text and its EOS."""
+        """Return the self-attention of the encoder over a source text and its EOS."""
         ids = [*self.encode_sources([text])[0], self.source_tokenizer.eos_id]
         tokens = torch.tensor([ids], device=self.device)
         return record_self_attention(
@@ -196,7 +196,7 @@ class Translator(Handle):
         )
 
     def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
-        """The n tokens whose source embeddings are closest to the word's, by cosine similarity."""
+        """Return the n tokens whose source embeddings are most similar to the embedding of `word`, by cosine."""
         tok = self.source_tokenizer
         ids = tok.encode([word])[0]
         if not ids or tok.unk_id in ids:
@@ -216,7 +216,7 @@ class Translator(Handle):
         return self.encode(self.source_tokenizer, [with_task_prefix(text, self.prefix) for text in texts])
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, cut with a warning to the model's max length less one position for EOS or BOS."""
+        """Return the ids of each text. Texts that, with EOS or BOS, exceed the max length are cut with a warning."""
         refuse_string(texts)
         most = self.model.config.max_length - 1
         encoded = tokenizer.encode(list(texts))
@@ -233,9 +233,9 @@ class Translator(Handle):
 
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:
-    """The cross-attention of a Transformer in one forward pass, (B, L, H, T, S); None if the model has no attention.
+    """Record the cross-attention of a forward pass, (B, L, H, T, S). Returns None if the model has no attention.
 
-    A learned prefix has no column, so that rows sum to less than 1 where there is one.
+    A learned prefix has no column, so the rows of a model with a prefix sum to less than 1.
     """
     with recording(getattr(model, "decoder", nn.Module())) as recorders:
         if not recorders:

@@ -27,7 +27,7 @@ PLAIN = DecodeConfig(beam=1)
 
 @dataclass(frozen=True)
 class Continuation:
-    """Text generated after a prompt. `logprobs` has log p of each token at temperature 1, whatever the setting."""
+    """Text generated after a prompt. `logprobs` has log p of each token, always at temperature 1."""
 
     text: str
     tokens: list[int]
@@ -51,7 +51,7 @@ class Writer(Handle):
         self.tokenizer, self.decode = tokenizer, decode
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt: at least one, and few enough that at least one token can be generated."""
+        """Return the ids of a prompt: at least one, and few enough that at least one token can be generated."""
         raise NotImplementedError
 
     @torch.inference_mode()
@@ -64,11 +64,11 @@ class Writer(Handle):
         first: int = 0,
         **settings: Any,
     ) -> list[list[Continuation]]:
-        """n continuations of each prompt, the most probable first. `settings` override [decode]: temperature=0.8.
+        """Return n continuations of each prompt, the most probable first.
 
-        A continuation ends at EOS, before any of the strings in `stop`, or after max_new tokens. Temperature 0 means
-        greedy or beam search. A sample depends only on the seed, the prompt and its index, not on the rest of the
-        batch; indices start at `first`.
+        `settings` override [decode], for example temperature=0.8; temperature 0 means greedy or beam search. A
+        continuation ends at EOS, before any of the strings in `stop`, or after max_new tokens. A sample depends only
+        on the seed, the prompt and its index, not on the rest of the batch; indices start at `first`.
         """
         refuse_string(prompts)
         decode = self.resolve(settings, n)
@@ -90,7 +90,7 @@ class Writer(Handle):
 
     @torch.inference_mode()
     def stream(self, prompt: str, stop: Sequence[str] = (), seed: int | None = None, **settings: Any) -> Iterator[str]:
-        """One continuation in chunks, as it is generated; joined, the chunks are its text."""
+        """Yield one continuation in chunks as it is generated. Joined together, the chunks are its text."""
         ids = [self.encode(prompt)]
         watcher = StopWatcher(self.tokenizer, [self.before(prompt) for prompt in ids], 1, stop, is_streamed=True)
         for _ in self.steps(ids, self.resolve({**settings, "beam": 1}, 1), generators(seed, [0]), watcher):
@@ -100,7 +100,7 @@ class Writer(Handle):
             yield chunk
 
     def resolve(self, settings: dict[str, Any], n: int) -> DecodeConfig:
-        """The decoding settings for n continuations: [decode], overridden by `settings`."""
+        """Return the decoding settings for n continuations: [decode], overridden by `settings`."""
         if {"top_k", "top_p"} & settings.keys() or (n > 1 and "beam" not in settings):
             # top_k and top_p only make sense for sampling; several continuations are sampled unless a beam is given.
             settings = {"temperature": self.decode.temperature or 1.0, **settings}
@@ -117,7 +117,7 @@ class Writer(Handle):
             )
 
     def begin(self, prompts: list[list[int]], decode: DecodeConfig) -> tuple[Any, Tensor, Tensor]:
-        """The state after all but the last token of each prompt, the last tokens, and how many tokens to generate."""
+        """Return the state after all but the last token of each prompt, the last tokens, and the length limits."""
         lengths = torch.tensor([len(prompt) - 1 for prompt in prompts])  # the last token is the input of the first step
         tokens = torch.full((len(prompts), int(lengths.max())), self.tokenizer.pad_id)
         for i, prompt in enumerate(prompts):
@@ -129,17 +129,20 @@ class Writer(Handle):
         return state, last, limits
 
     def before(self, prompt: list[int]) -> list[int]:
-        """The ids of the prompt that directly precede the generated text: none for an encoder–decoder."""
+        """Return the ids of the prompt that directly precede the generated text; none for an encoder–decoder."""
         return prompt
 
     def limit(self, prompt: list[int], decode: DecodeConfig) -> int:
-        """The most tokens to generate: max_new, or fewer if the positions end. The last token needs no position."""
+        """Return the maximum number of tokens to generate: max_new, or fewer if the model runs out of positions.
+
+        The last token needs no position.
+        """
         return min(decode.max_new, int(self.model.config.max_length) - len(prompt) + 1)
 
     def steps(
         self, prompts: list[list[int]], decode: DecodeConfig, rngs: Sequence[Random], watcher: "StopWatcher"
     ) -> Iterator[None]:
-        """Generate step by step. The watcher reads every token, and ends sequences that contain a stop string."""
+        """Generate step by step. The watcher reads every token and ends sequences that contain a stop string."""
         choose = sampler(decode.temperature, rngs, decode.top_k, decode.top_p)
         adjust = repetition(decode.repetition_penalty, [self.before(prompt) for prompt in prompts])
         state, last, limits = self.begin(prompts, decode)
@@ -161,7 +164,7 @@ class Writer(Handle):
     def continuation(
         self, hypothesis: Hypothesis, prompt: list[int], stop: Sequence[str], decode: DecodeConfig
     ) -> Continuation:
-        """The text of a hypothesis, cut before the first stop string."""
+        """Convert a hypothesis to a continuation, with its text cut before the first stop string."""
         text = follow(self.tokenizer, self.before(prompt), hypothesis.tokens)
         at = cut(text, stop)
         is_full = len(hypothesis.tokens) >= self.limit(prompt, decode)
@@ -170,13 +173,13 @@ class Writer(Handle):
 
 
 def follow(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-    """The text of tokens after a prompt, with their leading space, which decoding them alone would lose."""
+    """Decode tokens that follow a prompt. This keeps their leading space, which decoding them alone would lose."""
     stream = opened(tokenizer, prompt)
     return "".join(stream.step(token) or "" for token in tokens)
 
 
 def opened(tokenizer: Tokenizer, prompt: Sequence[int]) -> TextStream:
-    """A text stream that has already decoded the prompt."""
+    """Return a text stream that has already decoded the prompt."""
     stream = tokenizer.stream()
     for token in prompt:
         stream.step(token)
@@ -184,7 +187,7 @@ def opened(tokenizer: Tokenizer, prompt: Sequence[int]) -> TextStream:
 
 
 def cut(text: str, stop: Sequence[str]) -> int:
-    """The index of the first stop string in the text; its length if there is none."""
+    """Return the index of the first stop string in the text, or the length of the text if there is none."""
     return min((text.find(s) for s in stop if s and s in text), default=len(text))
 
 
@@ -209,7 +212,7 @@ class StopWatcher:
         self.hypotheses: list[list[Hypothesis]] = []
 
     def read(self, rows: Tensor, tokens: Tensor) -> Tensor | None:
-        """Decode the tokens of a step; returns which sequences contain a stop string, (B, W)."""
+        """Decode the tokens of a step, and return which sequences contain a stop string, (B, W)."""
         if not self.is_needed:
             return None
         stopped = torch.zeros(tokens.shape, dtype=torch.bool)
@@ -221,16 +224,16 @@ class StopWatcher:
         return stopped.to(tokens.device) if self.stop else None
 
     def new_text(self) -> str:
-        """The part of the first text not returned yet, except an ending that may be the start of a stop string."""
+        """Return the rest of the first text, except an ending that may be the start of a stop string."""
         text = self.texts[0][0]
         partial = max((n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
         return self.advance(min(cut(text, self.stop), len(text) - partial))
 
     def rest(self) -> str:
-        """The part that was held back, at the end of the text."""
+        """Return the ending that `new_text` held back, once generation is complete."""
         return self.advance(cut(self.texts[0][0], self.stop))
 
     def advance(self, end: int) -> str:
-        """The first text from the last returned character to `end`."""
+        """Return the first text from the end of the last chunk up to `end`."""
         chunk, self.n_streamed = self.texts[0][0][self.n_streamed : end], max(self.n_streamed, end)
         return chunk

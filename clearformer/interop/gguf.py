@@ -1,8 +1,8 @@
 """Import GGUF, the single-file format of llama.cpp, for the llama architecture (Llama, SmolLM2 …).
 
-Quantised matrices are dequantised to float32 by the `gguf` package. Two surprises: a rotary pair consists of the
-neighbouring features 2i and 2i + 1 of a head in the file, but of i and i + K/2 here, so the rows of the queries and
-keys are reordered; and a file without `output.weight` has a tied head.
+The `gguf` package dequantises matrices to float32. Two surprises. In the file, a rotary pair consists of the
+neighbouring features 2i and 2i + 1 of a head. Here it consists of i and i + K/2, so the rows of the query and key
+matrices are reordered. A file without `output.weight` has a tied head.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ SPLIT_HINT = "if the model is split into several files, merge them first: llama-
 
 
 def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, str | None]:
-    """The configuration, float32 weights and tokenizer of a .gguf file, and its chat template if there is one."""
+    """Read a .gguf file. Returns its configuration, float32 weights, tokenizer, and chat template or None."""
     facts, tensors = read_file(path)
     config = import_config(facts, tensors, str(path))
     weights = import_weights(tensors, config, str(path))
@@ -48,7 +48,7 @@ def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, st
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The metadata and the tensors of a GGUF file, under the names in the file."""
+    """Return the metadata and the tensors of a GGUF file, under the names used in the file."""
     try:
         import gguf
     except ImportError:
@@ -66,7 +66,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> GPTConfig:
-    """Our configuration. The vocabulary size, and whether the head is tied, follow from the tensors."""
+    """Build our configuration from the metadata. The tensors show the vocabulary size and whether the head is tied."""
     if facts.get("general.architecture") != "llama":
         raise CheckpointError(
             f"{where}: unsupported architecture `{facts.get('general.architecture')}`",
@@ -99,14 +99,14 @@ def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where
     n_rotated = facts.get("llama.rope.dimension_count", config.head_width)
     if scaling != "none" or n_rotated != config.head_width:
         raise CheckpointError(
-            f"{where}: rotary positions on {n_rotated} of {config.head_width} features with scaling `{scaling}`",
+            f"{where}: rotary positions cover {n_rotated} of {config.head_width} features, with scaling `{scaling}`",
             "only rotary positions on all features of a head, without scaling, can be imported",
         )
     return config
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names, with rotary pairs half a head apart."""
+    """Convert the tensors to our format, with the two features of a rotary pair half a head apart."""
     n_heads = {"attn_q.weight": config.n_heads, "attn_k.weight": config.n_kv_heads or config.n_heads}
     tensors = dict(theirs)
     for name, tensor in theirs.items():
@@ -120,7 +120,7 @@ def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) 
 
 
 def halves(weight: Tensor, n_heads: int) -> Tensor:
-    """Reorder the rows (n·K, D) of n heads: rotary pairs side by side -> pairs K/2 apart."""
+    """Reorder the rows (n·K, D) of n heads, so that the two rows of a rotary pair are K/2 apart instead of adjacent."""
     return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)  # (n, K/2, 2, D) -> (n, 2, K/2, D)
 
 

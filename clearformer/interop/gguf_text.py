@@ -1,9 +1,9 @@
-"""Convert the tokenizer in a GGUF file to a tokenizer.json. Only byte-level BPE, which GGUF calls `gpt2`.
+"""Convert the tokenizer in a GGUF file to a tokenizer.json. It must be byte-level BPE, which GGUF calls `gpt2`.
 
-tokenizer.ggml.tokens, .merges        the vocabulary
+tokenizer.ggml.tokens, .merges        the vocabulary and the merges of BPE
 tokenizer.ggml.token_type             3: special token, 4: user-defined token, others: ordinary tokens
 tokenizer.ggml.pre                    name of the pre-tokenizer, which splits text into words before merging
-tokenizer.ggml.bos_token_id …         the token of each role
+tokenizer.ggml.bos_token_id …         ids of special tokens: BOS, EOS, padding
 tokenizer.ggml.add_bos_token          whether every text starts with BOS
 tokenizer.chat_template               chat template, in Jinja
 """
@@ -21,8 +21,8 @@ from clearformer.wording import listed
 
 CONTROL, USER_DEFINED = 3, 4
 ROLES = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id"}
-DIGITS = ("smollm", "starcoder", "refact", "command-r")  # split off every digit, then into words as GPT-2 does
-LLAMA3 = (  # Dubey et al. 2024: up to three digits together, and a word with one preceding symbol
+DIGITS = ("smollm", "starcoder", "refact", "command-r")  # split digits one by one, then words as GPT-2 does
+LLAMA3 = (  # Dubey et al. 2024: keeps up to three digits together, and a word with the symbol before it
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -30,12 +30,12 @@ SUPPORTED = ("gpt-2", *DIGITS, "llama-bpe")
 
 
 def import_tokenizer(facts: Mapping[str, Any], where: str) -> Tokenizer:
-    """The tokenizer that the metadata of a file describes."""
+    """Build the tokenizer that the metadata of a GGUF file describes."""
     settings = {name.removeprefix("tokenizer.ggml."): value for name, value in facts.items()}
     if settings.get("model") != "gpt2":
         raise CheckpointError(
             f"{where}: unsupported tokenizer model `{settings.get('model')}`",
-            "only byte-level BPE, `gpt2`, can be imported",
+            "only byte-level BPE (`gpt2`) can be imported",
         )
     for name in ("tokens", "merges", "eos_token_id"):
         if name not in settings:
@@ -69,7 +69,7 @@ def import_tokenizer(facts: Mapping[str, Any], where: str) -> Tokenizer:
 
 
 def pre_tokenizer(pre: str, where: str) -> pre_tokenizers.PreTokenizer:
-    """The pre-tokenizer of this name, which splits text into words."""
+    """Return the pre-tokenizer called `pre`, which splits text into words before BPE."""
     if pre == "gpt-2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
     if pre in DIGITS:
@@ -78,4 +78,4 @@ def pre_tokenizer(pre: str, where: str) -> pre_tokenizers.PreTokenizer:
     if pre == "llama-bpe":
         split = pre_tokenizers.Split(Regex(LLAMA3), "isolated")
         return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    raise CheckpointError(f"{where}: unsupported pre-tokenizer `{pre}`", f"supported: {listed(SUPPORTED)}")
+    raise CheckpointError(f"{where}: unsupported pre-tokenizer `{pre}`", f"the supported ones are {listed(SUPPORTED)}")

@@ -1,12 +1,12 @@
-"""Tables of tensor names, ours and theirs, and the conversion of tensors between them.
+"""Convert tensors between Clearformer and another library, by tables of tensor names.
 
-    ours                                theirs
+    ours                                theirs (here: Marian)
     encoder.blocks.0.attn.qkv.weight    model.encoder.layers.0.self_attn.{q,k,v}_proj.weight
     encoder.blocks.0.mlp.up.weight      model.encoder.layers.0.fc1.weight
 
-A row maps one tensor of ours to the tensors of theirs that it is built from, stacked in this order along the first
-dimension. Where their matrix is (in, out) rather than (out, in), the row is `transposed`. No arithmetic is involved: a
-round trip is exact, bit for bit.
+A row maps one of our tensors to one or more tensors of the other library, which are stacked in this order along the
+first dimension. If the other library stores a matrix as (in, out) instead of (out, in), its row is `transposed`. No
+arithmetic is involved: a round trip is exact, bit for bit.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ HINT = "weights and configuration must belong to the same model"
 
 
 def inside(ours: str, theirs: str, table: Table) -> Rows:
-    """The rows of a submodule, with the prefixes that its parent adds to the names on both sides."""
+    """Return the table rows of a submodule: prefix our names with `ours`, and the other library's with `theirs`."""
     return {
         f"{ours}{left}": tuple(f"{theirs}{name}" for name in ([right] if isinstance(right, str) else right))
         for left, right in table.items()
@@ -33,13 +33,13 @@ def inside(ours: str, theirs: str, table: Table) -> Rows:
 
 
 def rows_of(table: Table, kinds: Sequence[str] = KINDS) -> Rows:
-    """Expand a table of layers: one row for each of weight and bias."""
+    """Expand a table of layers into a table of tensors: by default, one row for the weight and one for the bias."""
     layers = inside("", "", table).items()
     return {f"{left}{kind}": tuple(f"{name}{kind}" for name in right) for left, right in layers for kind in kinds}
 
 
 def block_rows(ours: str, theirs: str, n_blocks: int, block: Table, kinds: Sequence[str] = KINDS) -> Rows:
-    """The rows of a stack of identical blocks, numbered from 0 on both sides."""
+    """Return the table rows of a stack of identical blocks, which are numbered from 0 in both libraries."""
     rows: Rows = {}
     for i in range(n_blocks):
         rows |= rows_of(inside(f"{ours}{i}.", f"{theirs}{i}.", block), kinds)
@@ -47,14 +47,14 @@ def block_rows(ours: str, theirs: str, n_blocks: int, block: Table, kinds: Seque
 
 
 def conv_rows(ours: str, conv: str, norm: str) -> Rows:
-    """The rows of a convolution and its batch norm, layers/conv.py."""
+    """Return the table rows of a `Conv` (layers/conv.py): a convolution and its batch norm."""
     return {f"{ours}conv.weight": (f"{conv}weight",), **rows_of({f"{ours}norm.": norm}, BATCH_NORM)}
 
 
 def to_ours(
     theirs: Mapping[str, Tensor], rows: Rows, where: str, transposed: Collection[str] = ()
 ) -> dict[str, Tensor]:
-    """Their tensors under our names. Missing tensors, and tensors without a row, raise an error."""
+    """Convert another library's tensors to ours. A tensor that is missing, or has no row, raises an error."""
     check(theirs, {name for names in rows.values() for name in names}, where)
     ours: dict[str, Tensor] = {}
     for our_name, names in rows.items():
@@ -76,19 +76,19 @@ def to_theirs(
     transposed: Collection[str] = (),
     parts: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Tensor]:
-    """Our tensors under their names. A stacked tensor is split evenly, or into the numbers of rows in `parts`."""
+    """Convert our tensors to another library's. Stacked tensors are split evenly, unless `parts` gives row counts."""
     check(ours, rows, where)
     theirs: dict[str, Tensor] = {}
     for our_name, names in rows.items():
         tensor, sizes = ours[our_name], (parts or {}).get(our_name)
         n_rows = [] if len(names) == 1 else sizes or [len(tensor) // len(names)] * len(names)
-        split = tensor.split(list(n_rows)) if n_rows else (tensor,)  # an unstacked tensor may be a scalar without rows
+        split = tensor.split(list(n_rows)) if n_rows else (tensor,)  # an unstacked tensor may be a scalar, without rows
         theirs |= {name: (part.T if our_name in transposed else part).clone() for name, part in zip(names, split)}
     return theirs
 
 
 def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str) -> dict[str, Tensor]:
-    """Drop tensors that duplicate another: copy -> original. A copy whose original is absent takes the name of it."""
+    """Drop duplicate tensors; `copies` maps copy to original. If the original is missing, the copy is renamed to it."""
     tensors = dict(theirs)
     for name, original in copies.items():
         if name in tensors and not torch.equal(copy := tensors.pop(name), tensors.setdefault(original, copy)):
@@ -99,13 +99,13 @@ def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], wher
 
 
 def check(tensors: Collection[str], expected: Collection[str], where: str) -> None:
-    """Raise an error unless exactly these tensors are present."""
+    """Raise an error unless `tensors` has exactly the expected names."""
     missing, extra = sorted(set(expected) - set(tensors)), sorted(set(tensors) - set(expected))
     if missing or extra:
-        problem = f"lacks {quoted(missing)}" if missing else f"has {quoted(extra)}, absent from the configured model"
+        problem = f"lacks {quoted(missing)}" if missing else f"has {quoted(extra)}, which the configured model lacks"
         raise CheckpointError(f"{where} {problem}", HINT)
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in a message, in backticks: the first three, and how many more there are."""
+    """Format names for a message: the first three in backticks, then how many more there are."""
     return listed((f"`{name}`" for name in names), most=3)

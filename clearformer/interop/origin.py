@@ -1,4 +1,4 @@
-"""[origin]: the source of an imported model. It replaces [data] in the recipe of such a model."""
+"""The [origin] table, which replaces [data] in the recipe of an imported model."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from clearformer.config import Config
 
 
 class Origin(Config):
-    """The table [origin] of a recipe."""
+    """The [origin] table of a recipe: where an imported model came from."""
 
     source: str = Field(description="name of the folder or file that the model was imported from")
     format: Literal["huggingface", "gguf", "torchvision"] = Field(
-        "huggingface", description="format of that folder or file"
+        "huggingface", description="format of the imported folder or file"
     )

@@ -1,10 +1,11 @@
-"""Image preprocessing of imported and exported models: the table [image], and preprocessor_config.json.
+"""Convert image preprocessing between the [image] table of a recipe and other libraries.
 
-    torchvision     centre crop to 7/8 of the image, normalised per channel by the mean and deviation of ImageNet
+    torchvision     centre crop to 7/8 of the image, normalised per channel by ImageNet's mean and standard deviation
     Hugging Face    preprocessor_config.json: the image is stretched to `size`, or its centre is cropped
 
-torchvision's GoogLeNet was trained on pixels from −1 to 1: mean and deviation 0.5. Models for images smaller than 224
-pixels read the whole image. Values missing from a folder default to torchvision's. Resizing is always bilinear here.
+Two exceptions: torchvision's GoogLeNet was trained on pixels from −1 to 1 (mean and standard deviation 0.5), and models
+for images smaller than 224 pixels read the whole image. Values missing from preprocessor_config.json default to
+torchvision's. Clearformer always resizes bilinearly.
 """
 
 from pathlib import Path
@@ -17,11 +18,11 @@ from clearformer.interop.huggingface.folder import read_json
 
 PROCESSOR = "preprocessor_config.json"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's red, green and blue channels
-MARGIN = 0.0625  # (256 − 224) / 2 of 256
+MARGIN = 0.0625  # per side: (256 − 224) / 2 pixels of 256
 
 
 def default_image(config: Any) -> ImageConfig:
-    """torchvision's preprocessing, for weights that come without a description of theirs."""
+    """Return torchvision's preprocessing, for weights that come without a preprocessor_config.json."""
     mean, std = ((0.5,) * 3, (0.5,) * 3) if config.kind == "googlenet" else (MEAN, STD)
     if config.channels == 1:
         mean, std = ((sum(values) / 3,) for values in (mean, std))  # type: ignore[assignment]
@@ -30,7 +31,7 @@ def default_image(config: Any) -> ImageConfig:
 
 
 def read_image(folder: Path, config: Any) -> ImageConfig:
-    """The preprocessing of a Hugging Face folder; missing values default to torchvision's."""
+    """Read the preprocessing of a Hugging Face folder; missing values default to torchvision's."""
     default = default_image(config)
     if not (folder / PROCESSOR).exists():
         return default
@@ -58,7 +59,7 @@ def read_image(folder: Path, config: Any) -> ImageConfig:
 
 
 def side_of(size: Any) -> int:
-    """The side in pixels, from 224, {"height": 224, "width": 224} or {"shortest_edge": 224}."""
+    """Return the side in pixels of a size such as 224, {"height": 224, "width": 224} or {"shortest_edge": 224}."""
     side = size.get("height", size.get("shortest_edge")) if isinstance(size, dict) else size
     if not isinstance(side, int) or side < 1:
         raise CheckpointError(f"{PROCESSOR}: unsupported `size` {size}", "set it to the side in pixels, such as 224")
@@ -66,7 +67,7 @@ def side_of(size: Any) -> int:
 
 
 def write_image(folder: Path, image: ImageConfig) -> None:
-    """Write preprocessor_config.json. Hugging Face has no padding: an image that is padded here is stretched there."""
+    """Write preprocessor_config.json. Hugging Face cannot pad images: an image that Clearformer pads is stretched."""
     is_cropped = image.fit == "crop"
     write_json(
         folder / PROCESSOR,

@@ -4,8 +4,8 @@
     Transformer           <->    torch.nn.Transformer
 
 torch stacks queries, keys and values in one matrix as we do, so conversion only renames tensors. An nn.Transformer has
-neither embeddings nor a head: exporting drops them, and importing initialises new ones. A bias that only the target
-has becomes zero.
+neither embeddings nor a head: exporting drops them, and importing initialises new ones. If only the new module
+has a bias, the bias is set to zero.
 """
 
 from collections.abc import Callable
@@ -42,9 +42,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """The same function as `theirs`. Ours always takes (B, T, D), whatever the `batch_first` of `theirs`."""
+    """Convert torch's attention to an equivalent layer of ours, which takes (B, T, D) regardless of `batch_first`."""
     if theirs.in_proj_weight is None:
-        raise unsupported("an nn.MultiheadAttention with keys or values of another width (kdim, vdim)")
+        raise unsupported("an nn.MultiheadAttention with keys or values of a different width (kdim, vdim)")
     if theirs.bias_k is not None or theirs.add_zero_attn:
         raise unsupported("an nn.MultiheadAttention with extra keys (add_bias_kv, add_zero_attn)")
     bias = theirs.in_proj_bias is not None
@@ -54,10 +54,10 @@ def import_attention(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def export_attention(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """The same function as `ours`, with torch's signature and `batch_first=True`."""
+    """Convert our attention to an equivalent nn.MultiheadAttention with `batch_first=True`."""
     width = ours.qkv.in_features
     if not (ours.n_kv_heads == ours.n_heads and ours.d_head == ours.d_value == width / ours.n_heads):
-        raise unsupported("attention with fewer key heads than query heads, or heads not d_model / n_heads wide,")
+        raise unsupported("attention with fewer key heads than query heads, or heads not of width d_model / n_heads,")
     if ours.scale != 1 / sqrt(ours.d_head):
         raise unsupported(f"attention with scores scaled by {ours.scale:g} instead of 1/√K")
     theirs = nn.MultiheadAttention(width, ours.n_heads, ours.dropout, ours.qkv.bias is not None, batch_first=True)
@@ -66,7 +66,7 @@ def export_attention(ours: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
-    """Our model with their encoder and decoder.
+    """Build our Transformer with the encoder and decoder of an nn.Transformer.
 
     `settings` are the fields of TransformerConfig that an nn.Transformer does not have: vocabularies, positions, share.
     """
@@ -76,7 +76,7 @@ def import_transformer(theirs: nn.Transformer, **settings: Any) -> Transformer:
 
 
 def export_transformer(ours: Transformer) -> nn.Transformer:
-    """Our encoder and decoder, batch first: from embeddings with positions added to the output of `ours.hidden`."""
+    """Export our encoder and decoder, batch first. Inputs are embeddings plus positions; outputs are hidden vectors."""
     c = ours.config
     if c.activation not in ACTIVATIONS or c.norm != "layer" or (c.n_kv_heads or c.n_heads) != c.n_heads:
         raise unsupported(
@@ -104,7 +104,7 @@ def export_transformer(ours: Transformer) -> nn.Transformer:
 
 
 def implied_config(theirs: nn.Transformer, **settings: Any) -> TransformerConfig:
-    """The configuration of an nn.Transformer, read from its layers, which must all have the same settings."""
+    """Infer our configuration from the layers of an nn.Transformer, which must all have the same settings."""
     if not isinstance(theirs.encoder, nn.TransformerEncoder) or not isinstance(theirs.decoder, nn.TransformerDecoder):
         raise unsupported("an nn.Transformer with a custom encoder or decoder")
     first, *others = [implied_fields(layer) for layer in (*theirs.encoder.layers, *theirs.decoder.layers)]
@@ -145,13 +145,13 @@ def tensor_rows(config: TransformerConfig) -> Rows:
 
 
 def common(rows: Rows, ours: nn.Module, theirs: nn.Module) -> Rows:
-    """The rows whose tensors exist on both sides, without biases and final norms that only one side has."""
+    """Keep the table rows whose tensors exist in both modules; biases and final norms of only one are dropped."""
     left, right = ours.state_dict(), theirs.state_dict()
     return {name: names for name, names in rows.items() if name in left and all(other in right for other in names)}
 
 
 def filled(module: Module, weights: dict[str, Tensor], like: nn.Module) -> Module:
-    """`module` with these weights and all other biases zero, with the dtype, device and training mode of `like`."""
+    """Copy `weights` into `module` and zero its other biases. Use the dtype, device and training mode of `like`."""
     module.to(next(like.parameters())).train(like.training)
     with torch.no_grad():
         for name, parameter in module.named_parameters():

@@ -14,7 +14,10 @@ Memory = tuple[Tensor | None, Tensor, Tensor | None]  # keys (B, S, A), encoder 
 
 
 class AdditiveAttention(nn.Module):
-    """s (B, W, D) and the memory from `remember` -> context (B, W, M), pattern (B, W, S)."""
+    """Attend from decoder states s (B, W, D) to a source that `remember` has prepared.
+
+    Returns the context (B, W, M) and the attention pattern (B, W, S).
+    """
 
     def __init__(self, d_query: int, d_memory: int, d_align: int) -> None:
         super().__init__()
@@ -23,7 +26,7 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(d_align, 1, bias=False)
 
     def remember(self, memory: Tensor, summary: Tensor, mask: Tensor | None) -> Memory:
-        """Encoder states (B, S, M), their summary (B, M) and mask (B, S), True at tokens -> the source's memory."""
+        """Prepare a source: encoder states (B, S, M), their summary (B, M) and a mask (B, S), True at tokens."""
         return self.key(memory), memory, mask
 
     def forward(self, s: Tensor, keys: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

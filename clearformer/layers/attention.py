@@ -33,8 +33,9 @@ def attend(
 
         z = softmax(q k' · scale + bias) v,  scale = 1/√K unless given           Vaswani et al. 2017, eq. 1
 
-    q (B, H, T, K); k (B, G, S, K); v (B, G, S, N) -> (B, H, T, N). Divided by √K because a sum of K products of
-    independent unit-variance features has variance K, and a softmax over large scores has a vanishing gradient.
+    q (B, H, T, K); k (B, G, S, K); v (B, G, S, N) -> (B, H, T, N). Scores are divided by √K because a sum of K
+    products of independent unit-variance features has variance K, and a softmax over large scores has a vanishing
+    gradient.
     """
     scale = 1 / sqrt(q.size(-1)) if scale is None else scale
     weights = F.dropout(pattern(q, k, mask, bias, scale), dropout)
@@ -42,7 +43,7 @@ def attend(
 
 
 def pattern(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, scale: float) -> Tensor:
-    """How much each query attends to each key: softmax(q k' · scale + bias), rows sum to one.
+    """How much each query attends to each key: softmax(q k' · scale + bias), whose rows sum to one.
 
     q (B, H, T, K); k (B, G, S, K) with G dividing H; mask bool, broadcastable to (B, 1, T, S), True may attend;
     bias broadcastable to (B, H, T, S). Returns (B, H, T, S). A query that may attend to no key gets a row of zeros
@@ -71,14 +72,14 @@ def contextualise(embeddings: Tensor) -> Tensor:
 
         softmax(E E') E                        E (…, T, D) -> (…, T, D)
 
-    The notes start here. Without learnt matrices, the same vector must serve as query, key and value.
+    The course notes start from this form. Without learnt matrices, the same vector must serve as query, key and value.
     """
     return torch.softmax(embeddings @ embeddings.mT, dim=-1) @ embeddings
 
 
 class Core(Protocol):
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
-        """The form of `mask` that this core computes with, on the `device` of the queries.
+        """Return `mask` in the form that this core computes with, on the `device` of the queries.
 
         A stack calls this once per core and forward pass; layers with the same core receive the same result.
         """
@@ -143,7 +144,10 @@ class MultiHeadAttention(nn.Module):
         rotation: Rotation | None = None,
         cache: KVCache | None = None,
     ) -> Tensor:
-        """x (B, T, D) -> (B, T, D). `mask` comes from `core.lower`; `memory` may be the result of `remember`."""
+        """Attend from x (B, T, D) to itself or to `memory`; returns (B, T, D).
+
+        `mask` is a result of `core.lower`, and `memory` may be a result of `remember`.
+        """
         if memory is None:
             q, k, v = self.split(self.qkv(x))
             if rotation is not None:
@@ -157,7 +161,7 @@ class MultiHeadAttention(nn.Module):
         return self.out(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def remember(self, memory: Tensor) -> KeyValues:
-        """The keys and values of `memory` (B, S, D), computed once and used at every decoding step."""
+        """Return the keys and values of `memory` (B, S, D), computed once and used at every decoding step."""
         kv = self.qkv.part(memory, self.rows[0], sum(self.rows))
         k, v = kv.split(self.rows[1:], dim=-1)
         return self.heads(k, self.n_kv_heads), self.heads(v, self.n_kv_heads)

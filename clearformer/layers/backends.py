@@ -1,10 +1,10 @@
-"""Attention cores. Each has the signature of `attend`, with which tests compare it.
+"""Attention cores. Each has the signature of `attend`, and the tests compare its results with `attend`.
 
 FusedCore        torch's scaled_dot_product_attention          fast
 RecordingCore    wraps another core                            records the attention pattern
 
-A core may wrap another, as `.core`, and change its inputs. Cores that observe or edit the computation belong inside
-all wrappers: `swapped` inserts them there in every layer, and removes them again.
+A core may wrap another core, its `.core`, and change the inputs of that core. Cores that observe or edit the
+computation belong inside all wrappers: `swapped` inserts them there in every layer, and removes them again.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 class FusedCore:
     """torch's scaled_dot_product_attention, which never writes the T×S pattern to memory.
 
-    A purely causal square mask becomes the flag with which flash kernels skip half of the work.
+    A square, purely causal mask is passed as `is_causal=True`, with which flash kernels skip half of the work.
     """
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
@@ -53,10 +53,10 @@ class FusedCore:
 
 
 class CudnnOff:
-    """Disable cuDNN's attention inside the block; the last thread to leave restores the switch.
+    """Disable cuDNN's attention inside a `with` block; the last thread to leave the block restores the setting.
 
-    `sdpa_kernel` does the same, but takes 21 µs instead of 2 µs around a kernel of 24 µs, and two threads that overlap
-    in it can leave the switch off.
+    `sdpa_kernel` also disables it, but adds 21 µs to a kernel of 24 µs, where this class adds 2 µs. And two threads
+    that use `sdpa_kernel` at the same time may leave cuDNN disabled.
     """
 
     def __init__(self) -> None:
@@ -76,16 +76,17 @@ class CudnnOff:
                 torch.backends.cuda.enable_cudnn_sdp(self.was_on)
 
 
-CUDNN_OFF = CudnnOff()  # one per process, as the switch is global
+CUDNN_OFF = CudnnOff()  # one object per process, because the setting is global
 
 
 def without_cudnn(*args: Any, **settings: Any) -> Tensor:
-    """scaled_dot_product_attention without cuDNN.
+    """Call scaled_dot_product_attention without cuDNN.
 
-    cuDNN makes a plan for every new shape, 8 ms on the host each time, and batches of text differ in shape: for
-    transformer-tiny, planning took five sixths of the training time. The flash and memory-efficient kernels need none.
+    cuDNN makes a plan for every new shape, which takes 8 ms on the host, and batches of text differ in shape: for
+    transformer-tiny, planning took five sixths of the training time. The flash and memory-efficient kernels need no
+    plan.
     """
-    # torch.compile supports only sdpa_kernel as a switch. It evaluates it while tracing, at no cost per step.
+    # Under torch.compile, only sdpa_kernel works. It is evaluated while tracing, at no cost per step.
     with sdpa_kernel(KERNELS) if torch.compiler.is_compiling() else CUDNN_OFF:
         return F.scaled_dot_product_attention(*args, **settings)
 
@@ -93,8 +94,8 @@ def without_cudnn(*args: Any, **settings: Any) -> Tensor:
 class RecordingCore:
     """Compute with another core, such as the fused kernel, and append the attention pattern to `record`.
 
-    It sees the keys that reach it. A wrapper outside it may put others before the real ones, such as a learned prefix.
-    The pattern then has columns for them, and the real keys, in the last columns, sum to less than one.
+    An outer wrapper may add keys in front of the keys of the text, such as a learned prefix. The pattern then has
+    columns for the added keys too. The keys of the text are the last columns, and their weights sum to less than one.
     """
 
     def __init__(self, core: Core) -> None:
@@ -117,14 +118,14 @@ class RecordingCore:
 
 
 def innermost(core: Core) -> Core:
-    """The core inside all wrappers, which computes; a wrapper has the core inside it as `.core`."""
+    """Return the core inside all wrappers, which does the computation. A wrapper keeps its inner core in `.core`."""
     return innermost(core.core) if hasattr(core, "core") else core
 
 
 def rewrap(core: Core, inner: Core) -> Core:
-    """Copies of the wrappers of `core`, around `inner` instead of the innermost core. `core` itself is unchanged.
+    """Copy the wrappers of `core` and put `inner` inside them, in place of the innermost core; `core` is unchanged.
 
-    rewrap(PrefixCore(FusedCore()), RecordingCore(FusedCore()))   PrefixCore(RecordingCore(FusedCore()))
+    rewrap(PrefixCore(FusedCore()), RecordingCore(FusedCore())) returns PrefixCore(RecordingCore(FusedCore())).
     """
     if not hasattr(core, "core"):
         return inner
@@ -138,9 +139,10 @@ C = TypeVar("C", bound=Core)
 
 @contextmanager
 def swapped(model: nn.Module, change: Callable[[Core], C]) -> Iterator[list[C]]:
-    """Replace the innermost core of every attention layer by `change(core)` inside the block; yield the new cores.
+    """Replace the innermost core of every attention layer by `change(core)` in a `with` block; yield the new cores.
 
-    They are in the order of the layers. Wrappers stay around them, so that a new core sees the actual inputs.
+    The new cores are in the order of the layers. Wrappers stay in place around them, so that a new core sees the
+    inputs that its wrappers produce.
     """
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     cores = [layer.core for layer in layers]  # they may differ: prefix tuning wraps the core of each layer separately
@@ -155,5 +157,5 @@ def swapped(model: nn.Module, change: Callable[[Core], C]) -> Iterator[list[C]]:
 
 
 def recording(model: nn.Module) -> AbstractContextManager[list[RecordingCore]]:
-    """Record the patterns of every attention layer of the model inside the block; yield the recorders in order."""
+    """Record the pattern of every attention layer inside a `with` block; yield the recorders in the order of layers."""
     return swapped(model, RecordingCore)

@@ -36,7 +36,7 @@ RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}
 
 
 class Block(nn.Module):
-    """x (B, T, D) -> (B, T, D). With a `cross` layer it is a decoder block, which also reads `memory`."""
+    """A Transformer block, (B, T, D) -> (B, T, D). With a `cross` layer it is a decoder block, which reads `memory`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Block(nn.Module):
 class Stack(nn.Module):
     """A sequence of blocks with a position encoding; pre-norm blocks are followed by a norm.
 
-    BERT also normalises the embeddings after adding positions: `first_norm`.
+    `first_norm` normalises the embeddings after positions are added, as in BERT.
     """
 
     def __init__(
@@ -98,11 +98,12 @@ class Stack(nn.Module):
         caches: Sequence[KVCache] | None = None,
         slots: Tensor | None = None,
     ) -> Tensor:
-        """Embeddings x (B, T, D) -> (B, T, D).
+        """Apply the blocks to embeddings x (B, T, D); returns (B, T, D).
 
-        where (T,) or (B, T): the positions of the tokens. With `caches`, x holds only the new tokens, and `slots`, (S,)
-        or (B, S), the positions of all keys, cached and new. `memory` is the input of cross-attention: (B, S, D) for
-        all blocks, or the keys and values of each block.
+        `where`, (T,) or (B, T), holds the positions of the tokens. With `caches`, x contains only the new tokens, and
+        `slots`, (S,) or (B, S), holds the positions of all keys, cached and new.
+
+        `memory` is the input of cross-attention: (B, S, D) for all blocks, or the keys and values of each block.
         """
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
@@ -123,7 +124,7 @@ class Stack(nn.Module):
 
 
 def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: torch.device) -> list[Any]:
-    """The mask in the form that each core takes, computed once for equivalent cores: layers usually have the same."""
+    """Return the mask in the form that each core takes, computed only once for cores that lower masks alike."""
     lowered: list[Any] = []
     for i, core in enumerate(cores):
         first = 0

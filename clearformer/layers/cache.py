@@ -1,11 +1,11 @@
 """The state of a decoder between steps.
 
-Each step attends to all previous ones; recomputing them would make decoding cubic in the length. The state is an
-argument of the model, never a part of it, so that one model can serve many decodings.
+Each step attends to all previous tokens; recomputing their keys and values would make decoding cubic in the length. The
+state is an argument of the model, never a part of it, so that several decoders can use one model.
 
 A beam search is a tree: its W hypotheses have most of their past in common. Instead of copying the keys and values of
-each hypothesis whenever the search reorders them, all W tokens of a step are written once, and every hypothesis carries
-the set of slots on its own path. Reordering is then a gather of a few booleans, and the W hypotheses of a sentence are
+each hypothesis whenever the search reorders them, all W tokens of a step are written once, and every hypothesis records
+which slots are on its own path. Reordering is then a gather of a few booleans, and the W hypotheses of a sentence are
 ordinary queries of one attention call with one set of encoder keys.
 """
 
@@ -22,7 +22,7 @@ KeyValues = tuple[Tensor, Tensor]  # (B, G, S, K), (B, G, S, N)
 class KVCache:
     """The keys and values of one layer, in buffers that grow by half when they are full.
 
-    `append` writes new ones and returns all of them as views.
+    `append` adds the keys and values of new tokens and returns views of all keys and values.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -30,7 +30,7 @@ class KVCache:
         self.k = self.v = torch.empty(0)
 
     def append(self, k: Tensor, v: Tensor) -> KeyValues:
-        """k (B, G, T, K), v (B, G, T, N) -> views (B, G, length, K), (B, G, length, N)."""
+        """Add k (B, G, T, K) and v (B, G, T, N); returns views of all keys and values, (B, G, length, K or N)."""
         start, end = self.length, self.length + k.size(2)
         if start == 0 or end > self.capacity:
             while end > self.capacity:
@@ -55,7 +55,7 @@ class KVCache:
 class DecodeState:
     """The state of decoding B sentences with W hypotheses each: caches, encoder memory and the shape of the tree.
 
-    Positions are (1, …) while all sentences are at the same position, and (B, …) after prompts of different lengths.
+    Positions have shape (1, …) while all sentences are equally long, and (B, …) after prompts of different lengths.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DecodeState:
         self.paths: Tensor | None = None  # (B, W, slots) bool; None while each sentence has a single path
 
     def read(self, n: int, keys: Tensor | None) -> None:
-        """Read n tokens of each sentence at once, the trunk of the tree. keys (B, n): True at tokens, not padding."""
+        """Read n tokens of each sentence at once: the trunk of the tree. keys (B, n) is True except at padding."""
         self.slots = torch.arange(n, device=self.next.device)[None]
         self.next = self.next + n
         if keys is not None:
@@ -80,13 +80,13 @@ class DecodeState:
             self.paths = keys[:, None]
 
     def grow(self, n_rows: int, width: int) -> tuple[Tensor, Mask | None]:
-        """Add a slot for one token of each of W hypotheses. Returns their positions (1 or B, W) and their mask."""
+        """Add a slot for the next token of each of W hypotheses; returns the tokens' positions (1 or B, W) and mask."""
         where = self.next.expand(-1, width)
         self.slots, self.next = torch.cat([self.slots, where], dim=1), self.next + 1
         if width == 1 and self.paths is None:
             return where, None
         present = torch.eye(width, dtype=torch.bool, device=where.device).expand(n_rows, -1, -1)
-        # Until the first step with several hypotheses, every slot is an ancestor of all.
+        # Until the first step with several hypotheses, every slot is an ancestor of all hypotheses.
         past = present.new_ones(n_rows, 1, self.slots.size(1) - width) if self.paths is None else self.paths
         self.paths = torch.cat([past.expand(-1, width, -1), present], dim=2)
         return where, Ancestors(self.paths)
@@ -97,7 +97,7 @@ class DecodeState:
             self.paths = self.paths.gather(1, parents[:, :, None].expand(-1, -1, self.paths.size(2)))
 
     def keep(self, rows: Tensor) -> None:
-        """Keep only these sentences; finished ones leave the batch. rows (B',) indices."""
+        """Keep only the sentences with indices rows (B',); finished sentences leave the batch."""
         for cache in self.caches:
             cache.keep(rows)
         if self.memory is not None:
@@ -109,17 +109,17 @@ class DecodeState:
 
 
 class RecurrentState:
-    """The state of a recurrent network decoding B sentences with W hypotheses each: vectors, without their past.
+    """The state of a recurrent network decoding B sentences with W hypotheses each: its current vectors.
 
-    vectors (…, B, W, D), W = 1 until the first step with several hypotheses. `memory`, tensors (B, …) or None, belongs
-    to the sentence: all of its hypotheses read the same.
+    `vectors` has shape (…, B, W, D), with W = 1 until the first step with several hypotheses. `memory`, tensors (B, …)
+    or None, belongs to a sentence: all of its hypotheses read the same memory.
     """
 
     def __init__(self, vectors: Tensor, *memory: Tensor | None) -> None:
         self.vectors, self.memory = vectors, memory
 
     def expanded(self, width: int) -> Tensor:
-        """The vectors of W hypotheses: (…, B, W, D)."""
+        """Return the vectors (…, B, W, D) of W hypotheses."""
         return self.vectors.expand(*self.vectors.shape[:-2], width, -1)
 
     def reorder(self, parents: Tensor) -> None:
@@ -128,6 +128,6 @@ class RecurrentState:
         self.vectors = torch.take_along_dim(self.vectors, parents.view(shape), dim=-2)
 
     def keep(self, rows: Tensor) -> None:
-        """Keep only these sentences. rows (B',) indices."""
+        """Keep only the sentences with indices rows (B',)."""
         self.vectors = self.vectors.index_select(-3, rows)
         self.memory = tuple(None if part is None else part[rows] for part in self.memory)

@@ -1,15 +1,15 @@
 """Recurrent cells, which carry a state from token to token. Each cell is one equation.
 
     rnn           h' = tanh(x + W h)                                                    Elman 1990
-    rnn-notes     h' = x + W φ(h),  output φ(h)                                         the notes, φ = tanh
-    gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              the notes, update gate only
-    gru-notes     the same; m̃ sees r ⊙ m, the relevant part of m                        Cho et al. 2014, the notes
-    gru           the same with r ⊙ W m, so that one product serves all gates           torch, cuDNN
-    lstm-notes    m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ m'                                      the notes
+    rnn-notes     h' = x + W φ(h),  output φ(h)                                         course notes, φ = tanh
+    gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              course notes, update gate only
+    gru-notes     as gru-simple, but m̃ sees r ⊙ m, the relevant part of m               Cho et al. 2014, course notes
+    gru           as gru-notes, but with r ⊙ W m: one product serves all gates          torch, cuDNN
+    lstm-notes    m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ m'                                      course notes
     lstm          m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')                                Gers et al. 2000, torch, cuDNN
 
-x stands for U x_t + b, the input's contribution to each gate, computed for all times at once before the loop. The notes
-write [h, x] W' with one matrix for both; its two halves are W and U here.
+x stands for U x_t + b, the input's contribution to each gate, computed for all times at once before the loop. The
+course notes write [h, x] W' with one matrix for both; W and U are its two halves.
 """
 
 from typing import Any, ClassVar, Literal
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 
 class Cell:
-    """state (N, …, D), x (…, G·D), W (G·D, D) -> state (N, …, D): N vectors, G gates.
+    """A cell with N state vectors and G gates: state (N, …, D), x (…, G·D), W (G·D, D) -> state (N, …, D).
 
     b (G·D,) is a second bias, which only torch's cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m.
     """
@@ -35,7 +35,7 @@ class Cell:
 
     @staticmethod
     def read(state: Tensor) -> Tensor:
-        """The output (…, D), which is the input of the layer above."""
+        """Return the output (…, D) of a state, which is the input of the layer above."""
         return state[0]
 
 
@@ -50,7 +50,10 @@ class RNN(Cell):
 
 
 class NotesRNN(Cell):
-    """h' = x + W φ(h), output φ(h), as in y = V φ(h): the same function as `RNN`, with the state before its tanh."""
+    """h' = x + W φ(h),  y = V φ(h)
+
+    This is the same function as `RNN`, but the state is the value before the tanh.
+    """
 
     @staticmethod
     def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
@@ -91,7 +94,7 @@ class NotesGRU(Cell):
 class GRU(Cell):
     """r = σ(x_r + W_r h),  z = σ(x_z + W_z h),  h̃ = tanh(x_n + r ⊙ W_n h),  h' = (1 − z) ⊙ h̃ + z ⊙ h
 
-    z is 1 − u of the notes.
+    z corresponds to 1 − u in the course notes.
     """
 
     n_gates = 3
@@ -106,9 +109,9 @@ class GRU(Cell):
 
 
 class LSTM(Cell):
-    """u, f, o = σ(x + W h) each, m̃ = tanh(x + W h),  m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')
+    """u, f, o = σ(x + W h),  m̃ = tanh(x + W h),  m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')
 
-    The state is (h, m). The rows of W are in torch's order: u (torch's input gate), f, m̃, o.
+    The state is (h, m). Each gate has its own rows of x and W, in torch's order: u (torch's input gate), f, m̃, o.
     """
 
     n_gates = 4
@@ -128,7 +131,7 @@ class LSTM(Cell):
 
 
 class NotesLSTM(LSTM):
-    """The same with h' = o ⊙ m': the output is as unbounded as the memory."""
+    """An LSTM with h' = o ⊙ m' instead of o ⊙ tanh(m'), so that its output is as unbounded as its memory."""
 
     kernel = None
 

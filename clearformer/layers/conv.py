@@ -5,7 +5,7 @@
     norm(a) = γ (a − μ) / √(σ² + ε) + β        batch norm: μ, σ² of each channel over the batch and all pixels,
                                                at inference their running averages    Ioffe & Szegedy 2015
 
-With a norm, b is omitted by default: the norm would subtract it again, and has the bias β.
+With a norm, b is omitted by default, because the norm would subtract it again and has a bias of its own, β.
 """
 
 import torch
@@ -16,7 +16,7 @@ from clearformer.layers.geometry import same_padding
 
 
 class Conv(nn.Module):
-    """x (B, C, Y, X) -> (B, O, Y', X'). The default padding keeps the size at stride 1."""
+    """A convolution, (B, C, Y, X) -> (B, O, Y', X'). With stride 1, the default padding keeps height and width."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Conv(nn.Module):
         super().__init__()
         padding = same_padding(size) if padding is None else padding
         conv = nn.Conv2d(c_in, c_out, size, stride, padding, bias=not norm if bias is None else bias)
-        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # like the pixels
+        self.conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # the pixels' layout
         self.norm = nn.BatchNorm2d(c_out, eps) if norm else None
         self.relu = relu
 

@@ -1,4 +1,4 @@
-"""Tokens to vectors, and vectors back to logits over the vocabulary.
+"""Layers from tokens to vectors, and from vectors back to logits over the vocabulary.
 
     x_t = E[token_t] · √D                    Vaswani et al. 2017, section 3.4
     x_t = e_token, the unit vector           one-hot, for a layer that learns its own input matrix
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Embedding):
-    """tokens (B, T) integers -> (B, T, D), multiplied by √D unless `scale` is False: then the scale is learnt."""
+    """Embed tokens (B, T) as vectors (B, T, D), multiplied by √D. If `scale` is False, the scale is learnt instead."""
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = True) -> None:
         super().__init__(vocab_size, d_model)
@@ -27,7 +27,7 @@ class TokenEmbedding(nn.Embedding):
 
 
 class OneHot(nn.Module):
-    """tokens (B, T) -> (B, T, V): 1 at the token's index, 0 elsewhere. A matrix applied to it is an embedding."""
+    """Turn tokens (B, T) into one-hot vectors (B, T, V). A matrix applied to them acts as an embedding."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class OneHot(nn.Module):
 
 
 class Unembedding(nn.Linear):
-    """hidden (B, T, D) -> logits (B, T, V). With `tied`, it uses the weight of that embedding."""
+    """A layer from hidden states (B, T, D) to logits (B, T, V). It can use the weight of `tied`, an embedding."""
 
     def __init__(self, d_model: int, vocab_size: int, bias: bool = False, tied: nn.Embedding | None = None) -> None:
         super().__init__(d_model, vocab_size, bias)

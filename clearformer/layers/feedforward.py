@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network, applied to each position separately after attention has mixed them.
+"""The position-wise feed-forward network, applied to each position separately after attention has mixed the positions.
 
 FFN(x)    = W2 · act(W1 x + b1) + b2                    Vaswani et al. 2017, eq. 2, with ReLU
 SwiGLU(x) = W2 · (silu(Wg x) ⊙ W1 x)                    Shazeer 2020
@@ -24,7 +24,7 @@ GATED: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """x (B, T, D) -> (B, T, D) through F hidden features."""
+    """A feed-forward network with F hidden features, (B, T, D) -> (B, T, D)."""
 
     def __init__(
         self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, bias: bool = True
@@ -40,7 +40,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """Like FeedForward, but one half of the hidden features gates the other. `up` holds both: [gate; value]."""
+    """Like FeedForward, but one half of the hidden features gates the other half. `up` computes both: [gate; value]."""
 
     def __init__(
         self, d_model: int, d_ff: int, activation: str = "swiglu", dropout: float = 0.0, bias: bool = False
@@ -57,6 +57,6 @@ class GatedFeedForward(nn.Module):
 
 
 def feed_forward(d_model: int, d_ff: int, activation: str, dropout: float, bias: bool) -> nn.Module:
-    """A gated network for a gated activation, a plain one otherwise."""
+    """Build a gated network if the activation is gated, and a plain one otherwise."""
     network = GatedFeedForward if activation in GATED else FeedForward
     return network(d_model, d_ff, activation, dropout, bias)

@@ -6,21 +6,25 @@
     r' = r + (F − 1) j                     receptive field: the pixels of the image that affect one output value
     j' = j S                               distance between neighbouring outputs, in pixels of the image
 
-Both are 1 for the image itself. A layer that reads a whole N × N map, dense or a mean, is a filter of size F = N.
+For the image itself, r and j are 1. A layer that reads a whole N × N map, such as a dense layer or a mean, counts as a
+filter of size F = N.
 """
 
 from dataclasses import dataclass
 
 
 def output_size(N: int, F: int, S: int = 1, P: int = 0) -> int:
-    """The number of rows (or columns) after a convolution or a pool."""
+    """Return the number of rows (or columns) after a convolution or a pooling layer."""
     return (N - F + 2 * P) // S + 1
 
 
 def same_padding(F: int, S: int = 1, N: int = 1) -> int:
-    """The padding P that keeps the size N. It must be a whole number of pixels."""
+    """Return the padding P that keeps the size N; raise a ValueError if it is not a whole number of pixels."""
     if (twice := (N - 1) * (S - 1) + F - 1) % 2:
-        raise ValueError(f"a filter of size {F} cannot keep the size: it needs {twice / 2} pixels of padding per side")
+        raise ValueError(
+            f"a filter of size {F} cannot keep the size of its input: "
+            f"it would need {twice / 2} pixels of padding per side"
+        )
     return twice // 2
 
 

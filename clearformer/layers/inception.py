@@ -2,11 +2,12 @@
 
     y = [1×1(x) ; 3×3(1×1(x)) ; 5×5(1×1(x)) ; 1×1(maxpool(x))]          concatenated along the channels
 
-The naive block has no 1×1 before the larger filters, nor after the pool. They save work: 5×5 from 256 channels to 96
-takes 256·25·96 = 614,400 multiplications per pixel; with a bottleneck of 64 channels, 256·64 + 64·25·96 = 169,984.
+The naive block has no 1×1 filters before the larger filters or after the pool. They save work: a 5×5 from 256
+channels to 96 takes 256·25·96 = 614,400 multiplications per pixel, but after a 1×1 to 64 channels both together take
+only 256·64 + 64·25·96 = 169,984.
 
 Six channel counts define a block, as in table 1 of the paper: 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool projection.
-A 0 omits a reduction or the projection; without the projection, the pool passes on all channels.
+A 0 omits a reduction or the projection; without the projection, the pool passes on all its channels.
 """
 
 from functools import partial
@@ -19,7 +20,7 @@ Mixture = tuple[int, int, int, int, int, int]
 
 
 class Inception(nn.Module):
-    """x (B, C, Y, X) -> (B, O, Y, X). `conv` builds the convolutions; `large` is the size of the largest filters."""
+    """An Inception block, (B, C, Y, X) -> (B, O, Y, X). `conv` builds its filters; the largest have size `large`."""
 
     is_block = True  # compiled as one unit
 

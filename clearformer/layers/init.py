@@ -1,7 +1,7 @@
 """Initialisation of weights.
 
 Glorot & Bengio 2010:      W ~ U(−a, a),  a = √(6 / (fan_in + fan_out))        keeps the variance, forward and backward
-for a relu (He et al.):    W ~ N(0, 4 / (fan_in + fan_out))                    the same; a relu zeroes half of its input
+for a relu (He et al.):    W ~ N(0, 4 / (fan_in + fan_out))                    doubled: a relu zeroes half of its input
 BERT, GPT-2 and others:    W ~ N(0, 0.02²)                                     for any width
 """
 
@@ -15,10 +15,11 @@ STD = 0.02  # the default standard deviation of `gaussian`
 
 
 def xavier(module: nn.Module) -> None:
-    """For `module.apply`: Glorot for every linear layer, zero for its bias. Embeddings and heads initialise themselves.
+    """Initialise linear layers with Glorot's rule and their biases with zero, for use in `module.apply`.
 
-    The packed qkv matrix is drawn as one, so each of its three parts has 1/√2 of the standard deviation that it would
-    have alone. Attention scores therefore start smaller, which a deep post-norm stack needs.
+    Embeddings and heads initialise themselves. The packed qkv matrix is drawn as one matrix, so each of its three parts
+    has 1/√2 of the standard deviation that it would have alone. Attention scores therefore start smaller, which a
+    deep post-norm stack needs.
     """
     if isinstance(module, nn.Linear) and type(module) in (nn.Linear, Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -27,7 +28,7 @@ def xavier(module: nn.Module) -> None:
 
 
 def gaussian(module: nn.Module, std: float = STD) -> None:
-    """For `module.apply`: N(0, std²) for every linear layer and embedding, zero for biases."""
+    """Initialise linear layers and embeddings from N(0, std²) and biases with zero, for use in `module.apply`."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -35,11 +36,11 @@ def gaussian(module: nn.Module, std: float = STD) -> None:
 
 
 def rectified(module: nn.Module) -> None:
-    """For `module.apply`: every convolution and linear layer that a relu follows, zero for its bias.
+    """Initialise convolutions and linear layers before a relu, and their biases with zero, for use in `module.apply`.
 
-    He et al. divide by fan_in or by fan_out alone. Without norms, fan_in makes AlexNet's activations grow eightfold
-    from input to output because of its pools, and fan_out makes GoogLeNet's grow twentyfold because of its bottlenecks;
-    the mean of the two suits both.
+    He et al. divide the variance by fan_in or by fan_out alone. Without norms, fan_in makes AlexNet's activations grow
+    eightfold from input to output because of its pooling layers, and fan_out makes GoogLeNet's grow twentyfold because
+    of its bottlenecks; the mean of the two suits both.
     """
     if isinstance(module, nn.Conv2d | nn.Linear):
         nn.init.xavier_normal_(module.weight, gain=sqrt(2))

@@ -1,7 +1,7 @@
-"""The matrix product y = x W' + b, also in parts, and packed for the CPU.
+"""Linear layers y = x W' + b that can compute a subset of their outputs, or whose weights are packed for the CPU.
 
-A matrix kernel reads its weights in tiles. oneDNN can lay them out in tiles once, instead of at every product, which
-saves time if there are few rows to multiply, and hardly any for a hundred. It can also apply the activation of a
+A matrix kernel reads its weights in tiles. oneDNN can lay them out in tiles once, instead of at every product. This
+saves time if few rows are multiplied, but hardly any for a hundred rows. oneDNN can also apply the activation of a
 feed-forward network to each tile of the result.
 """
 
@@ -17,15 +17,15 @@ FUSED = {None: ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "ge
 
 
 class Linear(nn.Linear):
-    """nn.Linear that can also compute a part of its output features."""
+    """An nn.Linear that can also compute only a subset of its output features."""
 
     def part(self, x: Tensor, start: int, stop: int) -> Tensor:
-        """x (…, in) -> (…, stop − start): features `start` to `stop` of the output."""
+        """Return only the output features from `start` to `stop`: x (…, in) -> (…, stop − start)."""
         return F.linear(x, self.weight[start:stop], None if self.bias is None else self.bias[start:stop])
 
 
 class PackedLinear(Linear):
-    """A Linear for inference in float32 on the CPU. The tiles are copies, so the weights must not change any more."""
+    """A Linear for inference in float32 on the CPU. The tiles are copies, so the weights must not change afterwards."""
 
     tiles: dict[tuple[int, int], Tensor]
     n_rows: int
@@ -33,7 +33,7 @@ class PackedLinear(Linear):
 
     @classmethod
     def of(cls, layer: nn.Linear, n_rows: int, activation: str | None = None) -> "PackedLinear":
-        """`n_rows` is the expected number of vectors per product; any other number works too."""
+        """Pack a layer. `n_rows` is the expected number of input vectors per call; other numbers work too."""
         packed = cls.__new__(cls)
         packed.__dict__.update(layer.__dict__)
         packed.tiles, packed.n_rows, packed.activation = {}, n_rows, activation
@@ -66,7 +66,7 @@ class PackedLinear(Linear):
 def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
     """Replace every linear layer by a PackedLinear where possible: float32 weights on a CPU with oneDNN.
 
-    Parameters keep their names, and tied ones stay tied. A subclass with another `forward` is left unchanged.
+    Parameters keep their names, and tied parameters stay tied. A subclass that overrides `forward` is left unchanged.
     """
     weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
@@ -79,7 +79,7 @@ def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
 
 
 def fuse_activation(network: nn.Module) -> str | None:
-    """Move the activation of a feed-forward network into its first product; return its name, None if not possible."""
+    """Move the activation of a feed-forward network into its first layer; return its name, or None if impossible."""
     if not isinstance(network, FeedForward) or network.kind not in FUSED:
         return None
     network.activation = lambda x: x

@@ -7,8 +7,8 @@
     PrefixLM(keys)      s ≤ t or keys[b, s]    bidirectional inside the context, causal after it
     Ancestors(table)    table[b, t, s]         each hypothesis of a beam search sees its own path
 
-`&` combines rules into one Mask. It remains a description until an attention core lowers it to a flag, a tensor or a
-block mask. A rule is a predicate on index tensors, the form that FlexAttention uses as well.
+`&` combines rules into one Mask. A Mask is only a description until an attention core lowers it to a flag, a tensor or
+a block mask. A rule is a predicate on index tensors, the form that FlexAttention uses as well.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Mask:
     """A rule, or several rules that must all hold."""
 
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """Whether query t of row b may attend to key s. Index tensors broadcastable to (B, T, S) -> bool."""
+        """Whether query t of row b may attend to key s, for index tensors that are broadcastable to (B, T, S)."""
         raise NotImplementedError
 
     def tensors(self) -> list[Tensor]:
@@ -36,9 +36,9 @@ class Mask:
         return self if other is None else All((self, other))
 
     def dense(self, T: int, S: int, device: torch.device) -> Tensor:
-        """The mask as bool (B, 1, T, S), B = 1 when no rule depends on the row.
+        """Return the mask as a bool tensor (B, 1, T, S), with B = 1 if no rule depends on the row.
 
-        `device` is the device of the queries and of the rules' tensors; it is passed because a rule may have none.
+        `device` is the device of the queries and of the rules' tensors. It is passed because rules may have no tensors.
         """
         tensors = self.tensors()
         n_rows = tensors[0].size(0) if tensors else 1
@@ -113,5 +113,5 @@ class Ancestors(Mask):
 
 
 def within(size: int, lengths: Tensor) -> Tensor:
-    """lengths (B,) -> (B, size) bool, True before the end of each row: the keys of `Padding`."""
+    """Return the keys for `Padding`: a bool tensor (B, size), True in the first lengths[b] positions of row b."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]

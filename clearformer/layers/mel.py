@@ -1,4 +1,4 @@
-"""The log-mel spectrogram of a recording: how loud each band of pitch is in each frame.
+"""The log-mel spectrogram of a recording: how loud each frequency band is in each frame.
 
 X(t, f)   = Σ_n w(n) x(t·hop + n) e^(−2πi f n / N)         the spectrum of frame t, w a Hann window
 mel(f)    = 2595 log10(1 + f / 700)                        equal steps sound equally far apart (O'Shaughnessy 1987)
@@ -27,7 +27,7 @@ def to_hertz(mel: Tensor) -> Tensor:
 
 
 def triangles(n_mels: int, n_fft: int, rate: int) -> Tensor:
-    """Λ (F, M), F = n_fft / 2 + 1: each filter rises from the previous peak to its own, and falls to the next."""
+    """Return the filters Λ (F, M), F = n_fft / 2 + 1: triangles from the previous filter's peak to the next one's."""
     hertz = torch.linspace(0, rate / 2, n_fft // 2 + 1, dtype=torch.float64)[:, None]  # (F, 1)
     top = to_mel(torch.tensor(rate / 2, dtype=torch.float64))
     corners = to_hertz(torch.linspace(0, 1, n_mels + 2, dtype=torch.float64) * top)
@@ -36,10 +36,10 @@ def triangles(n_mels: int, n_fft: int, rate: int) -> Tensor:
 
 
 class LogMel(nn.Module):
-    """waves (B, N) and lengths (B,) -> frames (B, T, M), T = 1 + N // hop, and lengths; zero beyond the lengths.
+    """Compute frames (B, T, M), T = 1 + N // hop, and their lengths (B,) from waves (B, N) and lengths (B,).
 
-    window, hop: in samples. The spectrum uses the next power of two above `window`, because its bins must be finer than
-    the lowest bands.
+    Frames after the end of a recording are zero. `window` and `hop` are numbers of samples. The size of the spectrum is
+    `window` rounded up to a power of two, because its bins must be narrower than the lowest bands.
     """
 
     def __init__(self, rate: int, n_mels: int, window: int, hop: int) -> None:
@@ -47,7 +47,7 @@ class LogMel(nn.Module):
         self.hop, self.n_fft = hop, 2 ** math.ceil(math.log2(window))
         self.window: Tensor
         self.triangles: Tensor
-        # They depend on sizes alone, so they are not saved with the weights.
+        # Both depend only on sizes, so they are not saved with the weights.
         self.register_buffer("window", torch.hann_window(window), persistent=False)
         self.register_buffer("triangles", triangles(n_mels, self.n_fft, rate).float(), persistent=False)
 
@@ -62,7 +62,7 @@ class LogMel(nn.Module):
             return frames * real[:, :, None], lengths
 
     def power(self, waves: Tensor) -> Tensor:
-        """S (B, T, M). Both ends of a recording are extended with silence, so that padding changes nothing."""
+        """Return S (B, T, M). Silence is added at both ends of a recording, so that padding makes no difference."""
         spectrum = torch.stft(
             waves, self.n_fft, self.hop, len(self.window), self.window, pad_mode="constant", return_complex=True
         )

@@ -3,12 +3,12 @@
     LayerNorm(x) = (x − μ) / √(σ² + ε) · γ + β,    μ, σ² over the D features      Ba et al. 2016
     RMSNorm(x)   =  x / √(mean(x²) + ε) · γ                                       Zhang & Sennrich 2019
 
-And of each value by its neighbours in other channels, at the same pixel of an image:
+Local response norm divides each value by its neighbours in other channels, at the same pixel of an image:
 
     b_c = a_c / (k + α Σ_d a_d²)^β,    d from c − n/2 to c + n/2                  Krizhevsky et al. 2012, section 3.3
 
-The classes are torch's, whose kernels are fused. `layer_norm`, `rms_norm` and `local_response_norm` are the equations,
-with which tests compare them.
+The modules are torch's, whose kernels are fused. `layer_norm`, `rms_norm` and `local_response_norm` are the equations
+in plain torch; the tests compare the modules with them.
 """
 
 from collections.abc import Callable
@@ -17,29 +17,29 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-# By default, RMSNorm uses the machine epsilon of the input's dtype as ε: 0.008 in bfloat16.
+# torch's default ε for RMSNorm is the machine epsilon of the input's dtype: 0.008 in bfloat16.
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """x (…, D); σ² is the biased variance (divided by D, not D − 1), as in the paper and unlike `Tensor.var`."""
+    """Normalise x (…, D). σ² is the biased variance (divided by D, not D − 1), as in the paper, unlike `Tensor.var`."""
     mean = x.mean(-1, keepdim=True)
     variance = (x - mean).square().mean(-1, keepdim=True)
     return (x - mean) / (variance + eps).sqrt() * gain + bias
 
 
 def rms_norm(x: Tensor, gain: Tensor, eps: float = 1e-6) -> Tensor:
-    """x (…, D). The mean is not subtracted: re-scaling helps, re-centring does not."""
+    """Normalise x (…, D) without subtracting the mean: re-scaling helps, re-centring does not."""
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gain
 
 
 def local_norm() -> nn.Module:
-    """The paper's n = 5, k = 2, α = 1e-4, β = 0.75. torch divides α by n, so its α is 5e-4."""
+    """Build the norm of AlexNet: n = 5, k = 2, α = 1e-4, β = 0.75. torch divides α by n, so its α is 5e-4."""
     return nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2.0)
 
 
 def local_response_norm(x: Tensor, n: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75) -> Tensor:
-    """x (B, C, Y, X). Sums are cut off at the first and last channel."""
+    """Normalise x (B, C, Y, X) across channels. The sums are cut off at the first and last channel."""
     C = x.size(1)
     sums = [x[:, max(0, c - n // 2) : c + n // 2 + 1].square().sum(1) for c in range(C)]
     return x / (k + alpha * torch.stack(sums, dim=1)) ** beta

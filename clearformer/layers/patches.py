@@ -3,7 +3,7 @@
     z = [x_class ; E x_1 ; … ; E x_P] + positions         P = (N / F)² patches of F×F pixels, row by row
 
 E is the same matrix for every patch: a convolution whose stride equals its size. The class token `x_class` is learnt,
-precedes the patches and represents the image; it is optional. Positions are learnt, one vector each. An image of
+precedes the patches and represents the image; it is optional. Each position has a learnt vector. An image of
 another size has more or fewer patches of the same size, and the grid of positions is interpolated to match.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class Patches(nn.Module):
-    """pixels (B, C, Y, X) -> (B, T, D): the class token, if there is one, then the patches."""
+    """Embed pixels (B, C, Y, X) as vectors (B, T, D): the class token, if there is one, then the patches."""
 
     def __init__(self, channels: int, patch: int, side: int, d_model: int, has_class: bool) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Patches(nn.Module):
         return x + positions
 
     def interpolated(self, n_rows: int, n_columns: int) -> Tensor:
-        """The positions (1, T, D) of n_rows × n_columns patches. The class token keeps its position vector."""
+        """Return position vectors (1, T, D) for n_rows × n_columns patches. The class token keeps its vector."""
         if n_rows == n_columns == self.side:
             return self.positions
         first, grid = self.positions.split([int(self.class_token is not None), self.side**2], dim=1)

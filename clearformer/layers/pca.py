@@ -1,6 +1,6 @@
 """Principal component analysis: the directions along which points vary most (Pearson 1901).
 
-X − μ = U S V'                 singular values in descending order, so that v_1 explains most
+X − μ = U S V'                 singular values in descending order, so that v_1 explains the most variance
 z     = (x − μ) V_K            the code: coordinates along the first K components
 x̂     = z V_K' + μ             the linear reconstruction from K values with the smallest Σ (x̂ − x)²
 σ²_k  = S_k² / (n − 1)         the variance along v_k
@@ -17,7 +17,7 @@ from clearformer.wording import count
 
 @dataclass(frozen=True)
 class PCA:
-    """A fit to points (n, D): mean (D,), components (K, D) of length 1, variances (K,) and the total variance."""
+    """A fit to points (n, D): mean (D,), components (K, D) of unit length, variances (K,) and the total variance."""
 
     mean: Tensor
     components: Tensor
@@ -30,21 +30,21 @@ class PCA:
         return self.variances / self.total
 
     def transform(self, points: Tensor) -> Tensor:
-        """(…, D) -> (…, K)"""
+        """Project points (…, D) onto the components; returns codes (…, K)."""
         return (points - self.mean) @ self.components.mT
 
     def reconstruct(self, codes: Tensor) -> Tensor:
-        """(…, K) -> (…, D)"""
+        """Reconstruct points (…, D) from codes (…, K)."""
         return codes @ self.components + self.mean
 
 
 def fit_pca(points: Tensor, n_components: int) -> PCA:
-    """Fit points (n, D). The sign of a component is arbitrary: its largest entry is made positive."""
+    """Fit a PCA to points (n, D). The sign of a component is arbitrary, so its largest entry is made positive."""
     n, D = points.shape
     if n < 2 or n_components > min(n, D):
         raise DataError(
             f"cannot compute {count(n_components, 'principal component')} "
-            f"of {count(n, 'point')} with {count(D, 'feature')}",
+            f"from {count(n, 'point')} with {count(D, 'feature')}",
             f"use at most {count(min(n, D), 'component')}" if n > 1 else "use at least 2 points",
         )
     mean = points.mean(0)

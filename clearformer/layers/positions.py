@@ -7,9 +7,10 @@
     t5           b_h[bucket(t − s)] on the attention scores, buckets widen with |t − s|  a bias, learnt
 
 Every encoding is a `Positions` that overrides one of the three hooks. All take explicit position tensors, so that
-cached steps, packed documents and search trees need no special case.
+cached steps, packed documents and beam searches need no special case.
 
-Shifting is linear: PE(p + k) = T_k · PE(p) with a T_k that does not depend on p (`shift_matrix`).
+Shifting a sinusoidal encoding is linear: PE(p + k) = T_k · PE(p), where T_k, the `shift_matrix`, does not depend
+on p.
 """
 
 import math
@@ -25,30 +26,33 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, (T, K/2) or (B, 1, T, K/2
 
 
 class Positions(nn.Module):
-    """The three hooks through which positions enter a network. positions: integers (T,) or (B, T)."""
+    """The three hooks through which positions enter a network. `positions` are integers (T,) or (B, T)."""
 
     def add(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Add positions to the embeddings x (B, T, D)."""
+        """Add position vectors to the embeddings x (B, T, D)."""
         return x
 
     def rotation(self, positions: Tensor) -> Rotation | None:
-        """The angles by which `rotate` turns queries and keys."""
+        """Return the cosines and sines with which `rotate` turns queries and keys."""
         return None
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """A bias on the scores: positions (T,) and (S,), or (B, T) and (B, S) -> broadcastable to (B, H, T, S)."""
+        """Return a bias on the attention scores, broadcastable to (B, H, T, S).
+
+        The positions of queries and keys are (T,) and (S,), or (B, T) and (B, S).
+        """
         return None
 
 
 def frequencies(
     width: int, base: float = 10000.0, dtype: torch.dtype = torch.float64, device: torch.device | None = None
 ) -> Tensor:
-    """ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1: wavelengths from 2π tokens to 2π·base tokens."""
+    """Return ω_i = base^(−2i/width) for i = 0 … ⌈width/2⌉ − 1. Wavelengths range from 2π to 2π·base tokens."""
     return base ** (-torch.arange(0, width, 2, dtype=dtype, device=device) / width)
 
 
 def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tensor:
-    """The table (n_positions, width), computed in float64.
+    """Return the table of sinusoidal encodings, (n_positions, width), computed in float64.
 
     interleaved: sin, cos, sin, cos … as in the paper; halves: all sines, then all cosines, as in Tensor2Tensor and
     Marian. The two differ by a permutation of the features, which makes no difference to a learnt layer.
@@ -60,9 +64,11 @@ def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tens
 
 
 def shift_matrix(k: int, width: int) -> Tensor:
-    """T_k with PE(p + k) = T_k PE(p) for every p, interleaved layout, even width: a rotation of each pair.
+    """Return T_k, for which PE(p + k) = T_k PE(p) at every p. It rotates each pair of features:
 
     [sin ω(p+k), cos ω(p+k)]' = [[cos ωk, sin ωk], [−sin ωk, cos ωk]] [sin ωp, cos ωp]'
+
+    The layout is interleaved, and the width is even.
     """
     blocks = [
         torch.tensor([[math.cos(w * k), math.sin(w * k)], [-math.sin(w * k), math.cos(w * k)]], dtype=torch.float64)
@@ -85,7 +91,7 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """One vector per position. RoBERTa's table starts with two unused rows: `offset`."""
+    """A learned vector for each position. The table starts with `offset` unused rows: two in RoBERTa."""
 
     def __init__(self, d_model: int, max_length: int, offset: int = 0) -> None:
         super().__init__()
@@ -97,19 +103,19 @@ class Learned(Positions):
 
 
 class Rotary(Positions):
-    """Su et al. 2021. Features i and i + K/2 form a pair, the layout of Llama's checkpoints."""
+    """Rotary positions (Su et al. 2021). Features i and i + K/2 form a pair, as in Llama's checkpoints."""
 
     def __init__(self, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
         self.d_head, self.base = d_head, base
 
     def rotation(self, positions: Tensor) -> Rotation:
-        # Not a buffer, which would be cast with the model: in bfloat16, an angle of 2,000 turns has no fraction.
+        # No buffer, because it would be cast with the model: in bfloat16, an angle of 2,000 turns has no fraction.
         exact = torch.float32 if positions.device.type == "mps" else torch.float64
         omega = frequencies(self.d_head, self.base, exact, positions.device)
         angles = positions[..., None] * omega  # (T, K/2) or (B, T, K/2)
         if angles.dim() == 3:
-            angles = angles[:, None]  # (B, 1, T, K/2), one for all heads
+            angles = angles[:, None]  # (B, 1, T, K/2), the same for all heads
         return angles.cos(), angles.sin()
 
 
@@ -121,7 +127,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class Alibi(Positions):
-    """Press et al. 2022: attention decreases with distance, with a different slope for each head."""
+    """ALiBi (Press et al. 2022): a bias that decreases with distance, with a different slope for each head."""
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
@@ -134,8 +140,9 @@ class Alibi(Positions):
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
-    """m_h = 2^(−8h/H) if H is a power of two; otherwise the slopes of the next lower power, then every other slope of
-    the next higher one.
+    """Return the slopes m_h = 2^(−8h/H), if H is a power of two.
+
+    Otherwise, return the slopes of the next lower power of two, then every other slope of the next higher one.
     """
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = 2.0 ** (-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
@@ -144,7 +151,7 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
 
 class Relative(Positions):
-    """Raffel et al. 2020 (T5): a learnt bias for each head and each bucket of distances.
+    """Relative positions of T5 (Raffel et al. 2020): a learnt bias for each head and each bucket of distances.
 
     Half of the buckets hold one distance each. The others widen logarithmically up to `max_distance`; the last one
     holds all larger distances.
@@ -174,7 +181,7 @@ class Relative(Positions):
 
 
 class PositionConfig(Config):
-    """[model.positions]"""
+    """The [model.positions] table of a recipe: settings of the position encoding."""
 
     kind: Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"] = Field(
         "sinusoidal", description="position encoding"
@@ -184,8 +191,8 @@ class PositionConfig(Config):
     )
     base: float = Field(10000.0, description="rotary: base of the wavelengths")
     offset: int = Field(0, ge=0, description="learned: unused rows of the table before position 0")
-    n_buckets: int = Field(32, ge=4, description="t5: number of buckets of distances")
-    max_distance: int = Field(128, gt=0, description="t5: distance in tokens from which all fall into the last bucket")
+    n_buckets: int = Field(32, ge=4, description="t5: number of distance buckets")
+    max_distance: int = Field(128, gt=0, description="t5: distance in tokens from which the last bucket is used")
 
     def model_post_init(self, _: object) -> None:
         if self.max_distance <= self.n_buckets // 2:

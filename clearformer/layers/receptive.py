@@ -2,9 +2,10 @@
 
     filter, pool      r' = r + (F − 1) j,   j' = j S          geometry.py
     mean, flatten     F = N: from here on, every value depends on all positions of the map
-    all others        the largest field among the inputs, which decides where branches join
+    all others        the largest field among the inputs, for example where branches join
 
-Fields are measured in pixels of the network's input. They may be larger than the image, whose border is zero padding.
+Fields are measured in pixels of the network's input. They may be larger than the image, which is padded with
+zeros.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ aten = torch.ops.aten
 
 
 class ReceptiveFields(TorchDispatchMode):
-    """Inside `with ReceptiveFields(pixels) as fields`, `fields.of(tensor)` is the field of one value of the tensor."""
+    """Inside `with ReceptiveFields(pixels) as fields`, `fields.of(tensor)` is the receptive field of one value."""
 
     def __init__(self, pixels: Tensor) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class ReceptiveFields(TorchDispatchMode):
         return self.fields.get(tensor)
 
     def set_whole(self, tensor: Tensor) -> None:
-        """Set the field of an output of attention: each of its values depends on the whole image."""
+        """Record that each value of `tensor`, an output of attention, depends on the whole image."""
         self.fields[tensor] = self.whole
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -47,7 +48,7 @@ class ReceptiveFields(TorchDispatchMode):
 
 
 def window(func: Any, args: Any, before: Tensor, after: Tensor) -> tuple[int, int]:
-    """Filter size F and stride S of an operation along the columns of a map (…, Y, X); (1, 1) for a pointwise one."""
+    """Return the filter size F and stride S of an operation along X in a map (…, Y, X); (1, 1) if it is pointwise."""
     if func is aten.convolution.default:
         (stride, dilation), size = (args[i][-1] for i in (3, 5)), args[1].size(-1)
         return dilation * (size - 1) + 1, stride

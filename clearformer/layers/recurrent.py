@@ -3,8 +3,8 @@
     Unrolled    the cell's equation, step by step                 any cell: clear, slow, the reference
     Fused       torch's kernel for all steps at once              rnn, gru, lstm
 
-Both have the same weights under torch's names (`weights.weight_hh_l1_reverse`), so that each loads the weights of the
-other. `recurrent` chooses the fused layer for the cells that have one.
+Both name their weights as torch does (`weights.weight_hh_l1_reverse`), so that each can load the weights of the other.
+`recurrent` chooses the fused layer if torch has a kernel for the cell.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -20,9 +20,10 @@ from clearformer.layers.masks import within
 
 
 class Unrolled(nn.Module):
-    """x (B, T, D_in) -> outputs (B, T, D), or (B, T, 2D) if bidirectional, and the last state (N, L, B, D).
+    """Recurrent layers that apply the equation of a cell step by step to x (B, T, D_in).
 
-    N is the number of vectors in a state (h; or h and m). L counts layers and, within a layer, directions.
+    Returns the outputs (B, T, D), or (B, T, 2D) if bidirectional, and the last state (N, L, B, D). N is the number of
+    vectors in a state: h, or h and m. L is the number of layers times the number of directions.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Unrolled(nn.Module):
         )
 
     def forward(self, x: Tensor, state: Tensor | None = None, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """`state` is zero by default. With `lengths` (B,), which may be 0, outputs after the end of a row are zero, and
-        the last state is the one at the end of the row; for the reverse direction, at its beginning.
+        """Run the layers over x, starting from `state`, which is zero by default.
+
+        With `lengths` (B,), which may be 0, outputs after the end of a row are zero. The last state is then the state
+        at the end of the row or, for the reverse direction, at its beginning.
         """
         with autocast_off(x.device.type):
             x = x.to(next(self.parameters()).dtype)
@@ -60,7 +63,7 @@ class Unrolled(nn.Module):
             return self.run(x, state, lengths)
 
     def outputs(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The outputs alone, starting from a state of zeros."""
+        """Return only the outputs, starting from a state of zeros."""
         return self(x, None, lengths)[0]
 
     def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -77,7 +80,7 @@ class Unrolled(nn.Module):
         return x, torch.stack(last, dim=1)
 
     def run_layer(self, name: str, x: Tensor, state: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One layer in one direction: x (B, T, D_in), state (N, B, D), real (B, T) -> (B, T, D), (N, B, D)."""
+        """Run one layer in one direction: x (B, T, D_in), state (N, B, D), real (B, T) -> (B, T, D), (N, B, D)."""
         U, W, b = (getattr(self.weights, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih"))
         b2 = getattr(self.weights, f"bias_hh_{name}", None)
         inputs = F.linear(x, U, b)  # (B, T, G·D)
@@ -92,7 +95,7 @@ class Unrolled(nn.Module):
 
 
 class Fused(Unrolled):
-    """The same with torch's kernel, cuDNN on CUDA. Rows of different lengths are packed, so padding costs nothing."""
+    """`Unrolled` with torch's kernel, cuDNN on CUDA. Rows of different lengths are packed, so padding costs nothing."""
 
     def run(self, x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         first = tuple(state.contiguous()) if self.cell.n_states > 1 else state[0].contiguous()
@@ -105,13 +108,14 @@ class Fused(Unrolled):
         x, _ = pad_packed_sequence(packed, batch_first=True, total_length=T)
         if lengths.min() > 0:
             return x, self.joined(last)
-        real = (lengths > 0).to(x.device)[:, None]  # an empty row was packed with length 1; it keeps its first state
+        real = (lengths > 0).to(x.device)[:, None]  # an empty row was packed with length 1; it keeps its initial state
         return x * real[:, None], torch.where(real, self.joined(last), state)
 
     def outputs(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """On the CPU, torch's backward pass through packed rows takes time quadratic in their length.
+        """Return only the outputs, starting from a state of zeros; on the CPU, without packed rows.
 
-        Instead, each direction runs separately over padded rows. For the reverse direction, the tokens of each row are
+        On the CPU, torch's backward pass through packed rows takes time quadratic in their length. Instead, each
+        direction runs separately over padded rows. For the reverse direction, the tokens of each row are
         reversed, so that padding still comes last.
         """
         if lengths is None or x.device.type != "cpu":
@@ -131,7 +135,7 @@ class Fused(Unrolled):
         return x
 
     def one_direction(self, name: str, x: Tensor) -> Tensor:
-        """One layer in one direction, by the kernel that nn.RNN, nn.GRU and nn.LSTM call."""
+        """Run one layer in one direction with the kernel that nn.RNN, nn.GRU and nn.LSTM call."""
         weights = [getattr(self.weights, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         zeros = x.new_zeros(1, x.size(0), self.d_hidden)
         first = (zeros, zeros) if self.cell.n_states > 1 else zeros
@@ -143,7 +147,7 @@ class Fused(Unrolled):
 
 
 class Step(nn.Module):
-    """A single step, for a decoder that attends between steps: x (…, G·D), state (N, …, D) -> state."""
+    """A single recurrent step, for decoders that attend between steps: x (…, G·D), state (N, …, D) -> next state."""
 
     def __init__(self, cell: str, d_hidden: int) -> None:
         super().__init__()
@@ -156,7 +160,7 @@ class Step(nn.Module):
 
 
 class Weights(nn.Module):
-    """The matrices of a cell that torch lacks, under torch's names; one bias instead of torch's two."""
+    """The weights of a cell that torch lacks, under the names that torch uses, but with one bias instead of two."""
 
     def __init__(self, n_gates: int, d_input: int, d_hidden: int, n_layers: int, directions: tuple[str, ...]) -> None:
         super().__init__()
@@ -169,7 +173,7 @@ class Weights(nn.Module):
 
 
 def uniform(*shape: int, d_hidden: int) -> nn.Parameter:
-    """U(−1/√D, 1/√D), as torch initialises its recurrent layers."""
+    """Return a parameter drawn from U(−1/√D, 1/√D), the initialisation of torch's recurrent layers."""
     return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_hidden**-0.5), d_hidden**-0.5))
 
 
@@ -179,5 +183,5 @@ def autocast_off(device: str) -> AbstractContextManager[object]:
 
 
 def recurrent(cell: str, *sizes: Any, **settings: Any) -> Unrolled:
-    """Layers of the named cell, fused if torch has a kernel for it; same arguments as `Unrolled`."""
+    """Build layers of the named cell, fused if torch has a kernel for it. Takes the arguments of `Unrolled`."""
     return (Unrolled if CELLS[cell].kernel is None else Fused)(cell, *sizes, **settings)

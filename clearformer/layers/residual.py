@@ -25,7 +25,7 @@ Shortcut = Literal["projection", "padding", "none"]
 
 
 class Residual(nn.Module):
-    """x (B, C, Y, X) -> (B, O, Y/S, X/S)."""
+    """A residual block with stride S, (B, C, Y, X) -> (B, O, Y/S, X/S)."""
 
     is_block = True  # compiled as one unit
 
@@ -50,7 +50,7 @@ class Residual(nn.Module):
 
 
 class Padded(nn.Module):
-    """Every S-th pixel of x (B, C, Y, X), with channels of zeros added, half of them before and half after."""
+    """A shortcut without parameters: every S-th pixel of x (B, C, Y, X), between two groups of channels of zeros."""
 
     def __init__(self, n_new: int, stride: int) -> None:
         super().__init__()

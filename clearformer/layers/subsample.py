@@ -1,6 +1,6 @@
-"""Strided convolutions over time, which give a network fewer frames, each with the context around it.
+"""Strided convolutions over time, which leave fewer frames, each computed from several neighbouring ones.
 
-h = gelu(norm(conv(x)))        filters of 5 frames; each layer keeps one frame in `stride`
+h = gelu(norm(conv(x)))        filters of 5 frames; each layer keeps every `stride`-th frame
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,10 @@ WIDTH = 5
 
 
 class Subsample(nn.Module):
-    """x (B, T, D_in), lengths (B,) -> (B, T', D), lengths': divided by each stride, rounded up. Padding is zeroed."""
+    """Subsample x (B, T, D_in) with lengths (B,); returns (B, T', D) and the new lengths. Padding is zeroed.
+
+    Each layer divides the lengths by its stride and rounds up.
+    """
 
     def __init__(self, d_input: int, d_model: int, strides: Sequence[int], dropout: float) -> None:
         super().__init__()
@@ -30,7 +33,7 @@ class Subsample(nn.Module):
         for conv, norm, stride in zip(self.convs, self.norms, self.strides):
             lengths = shortened(lengths, stride)
             x = self.dropout(F.gelu(norm(conv(x.mT).mT)))
-            x = x * within(x.size(1), lengths)[:, :, None]  # zeros, as the convolution pads a row without padding
+            x = x * within(x.size(1), lengths)[:, :, None]  # zeros, with which the convolution pads the longest row
         return x, lengths
 
 

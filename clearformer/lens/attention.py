@@ -1,12 +1,12 @@
 """The attention pattern of each head of a layer.
 
-    A = softmax(Q K' / √d_k)        A_ts: the weight of position s for position t. Each row sums to 1, or to less with
-                                    prefix tuning, since the prefix, which is not shown, receives the rest
+    A = softmax(Q K' / √d_k)        A_ts: how much position t attends to position s. Each row sums to 1; with prefix
+                                    tuning it sums to less, since the weights of the prefix are not shown
 
     translation models   from target position t to source position s: cross-attention, or Bahdanau's alignment
     other models         from position t to position s of the same text: self-attention
 
-The encoder of a translation model also has self-attention; its layers are encoder.0, encoder.1, ….
+The encoder of a translation model also has self-attention, in layers called encoder.0, encoder.1, ….
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +18,7 @@ from clearformer.handles.alignment import Alignment
 from clearformer.handles.translator import Translator
 from clearformer.wording import count
 
-MOST = 128  # tokens on each side that fit into a figure
+MOST = 128  # tokens per axis that fit into a figure
 
 
 @runtime_checkable
@@ -28,12 +28,12 @@ class SelfAttentive(Protocol):
     name: str
 
     def self_attention(self, text: str) -> Alignment:
-        """The self-attention of a text, in every layer."""
+        """Return the self-attention of a text in every layer."""
 
 
 @torch.no_grad()
 def look(model: SelfAttentive, text: str, target: str | None = None, layer: str | int | None = None) -> dict[str, Any]:
-    """The data of `clearformer plot attention`, by default for the last layer."""
+    """Compute the data for `clearformer plot attention`, by default for the last layer."""
     side = "encoder." if isinstance(model, Translator) and str(layer).startswith("encoder.") else ""
     if isinstance(model, Translator) and not side:
         action = "writing"

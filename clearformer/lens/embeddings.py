@@ -1,7 +1,7 @@
-"""Embeddings of images in two dimensions, compared with their pixels; or of texts, compared with token counts.
+"""Show embeddings in two dimensions: images are compared with their pixels, texts with their token counts.
 
 Vectors of width 2 are shown directly, wider ones by their first two principal components (layers/pca.py). For an
-autoencoder, its reconstructions are compared with those of PCA with a code of the same width.
+autoencoder, its reconstructions are compared with PCA, using a code of the same width.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from clearformer.layers.pca import fit_pca
 from clearformer.lens.shown import shown
 from clearformer.wording import count
 
-IMAGES = 10  # shown with their reconstructions
-TOKENS = 1000  # most frequent tokens that are counted
+IMAGES = 10  # images shown with their reconstructions
+TOKENS = 1000  # number of tokens counted, the most frequent ones
 
 
 @torch.no_grad()
 def place(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
-    """The data of `clearformer plot embeddings` for images."""
+    """Compute the data for `clearformer plot embeddings` from images."""
     check_enough(count(len(sample.pixels), "image"), len(sample.pixels), "give a folder with at least 3 images")
     pixels, vectors = torch.from_numpy(sample.pixels).double() / 255, handle.vectors(sample.pixels)
     word = "code" if isinstance(handle, ImageAutoencoder) else "vector"
@@ -40,7 +40,7 @@ def place(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
 
 
 def place_texts(encoder: TextEncoder, sample: TextSample) -> dict[str, Any]:
-    """The data of `clearformer plot embeddings` for texts."""
+    """Compute the data for `clearformer plot embeddings` from texts."""
     check_enough(count(len(sample.texts), "text"), len(sample.texts), "give a file with at least 3 texts, one per line")
     vectors = encoder.embed(sample.texts)
     counts = count_tokens(encoder.tokenizer.encode(sample.texts))
@@ -62,7 +62,7 @@ def check_enough(examples: str, n: int, hint: str) -> None:
 
 
 def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
-    """The counts (N, D) of the most frequent tokens in each text, in the order of their ids."""
+    """Count the D most frequent tokens in each of N texts, (N, D), with columns in the order of token ids."""
     owners = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows]))
     tokens = torch.tensor([token for row in rows for token in row])
     kinds, counts = tokens.unique(return_counts=True)
@@ -74,7 +74,7 @@ def count_tokens(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def on_a_plane(points: Tensor) -> dict[str, Any]:
-    """(N, D) -> points (N, 2), and the fraction of the variance along each axis if it is a principal component."""
+    """Project points (N, D) to two principal components, with the variance that each explains; keep them if D is 2."""
     if points.size(1) == 2:
         return {"points": points.tolist(), "explained": None}
     pca = fit_pca(points.double(), 2)
@@ -82,9 +82,9 @@ def on_a_plane(points: Tensor) -> dict[str, Any]:
 
 
 def reconstructions(coder: ImageAutoencoder, sample: ImageSample, pixels: Tensor) -> dict[str, Any]:
-    """Sample images, preferably of all classes, with both reconstructions, and the mean errors over all images.
+    """Reconstruct sample images by the autoencoder and by PCA, and compute both mean squared errors over all images.
 
-    Errors are in units of the standard deviation in [image].
+    The samples cover as many classes as possible. Pixel errors are divided by the standard deviation in [image].
     """
     flat, (_, std) = pixels.flatten(1), coder.image.statistics(pixels.device, pixels.dtype)
     K = min(coder.model.config.d_code, *flat.shape)
@@ -105,5 +105,5 @@ def reconstructions(coder: ImageAutoencoder, sample: ImageSample, pixels: Tensor
 
 
 def as_bytes(pixels: Tensor) -> Tensor:
-    """Pixels in 0 … 1 as uint8; values outside are clamped."""
+    """Convert pixels from 0 … 1 to uint8. Values outside this range are clamped."""
     return (pixels.clamp(0, 1) * 255).round().byte()

@@ -15,7 +15,7 @@ MOST = 31  # maps shown, after the image
 
 @torch.no_grad()
 def look(handle: ImageModel, sample: ImageSample, layer: str | None = None) -> dict[str, Any]:
-    """The data of `clearformer plot features` for the first image, by default in the first layer."""
+    """Compute the data for `clearformer plot features` from the first image, by default in the first layer."""
     maps_by_layer, _ = maps_of(handle.model, handle.batch(sample.pixels[:1]))
     name = pick(maps_by_layer, layer, 0)
     maps = laid_out(maps_by_layer[name])[0].float()  # (C, Y, X)

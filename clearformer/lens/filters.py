@@ -14,7 +14,7 @@ MOST = 64  # filters shown
 
 
 def look(handle: ImageModel) -> dict[str, Any]:
-    """The data of `clearformer plot filters`; each filter is scaled from its lowest weight to its highest."""
+    """Compute the data for `clearformer plot filters`. The weights of each filter are scaled to 0 … 255."""
     convolutions = {name: module for name, module in handle.model.named_modules() if isinstance(module, nn.Conv2d)}
     if not convolutions:
         raise ConfigError(f"{handle.name} has no convolution filters", "choose a network with convolutions or patches")

@@ -21,7 +21,7 @@ from clearformer.lens.shown import shown
 
 
 def grad_cam(model: Any, batch: ImageBatch, layer: str | None = None) -> tuple[Tensor, Tensor, str]:
-    """L (B, Y, X) for the most probable class of each image; the logits (B, K); the layer, by default the last one."""
+    """Return L (B, Y, X) for the most probable classes, logits (B, K) and the name of the layer (default: the last)."""
     maps_by_layer, hidden = maps_of(model, batch)
     logits = model.head(hidden)
     name = pick(maps_by_layer, layer, -1)
@@ -32,7 +32,7 @@ def grad_cam(model: Any, batch: ImageBatch, layer: str | None = None) -> tuple[T
 
 
 def explain(handle: ImageModel, sample: ImageSample, layer: str | None = None) -> dict[str, Any]:
-    """The data of `clearformer plot grad-cam`."""
+    """Compute the data for `clearformer plot grad-cam`."""
     if not isinstance(handle, ImageClassifier):
         raise ConfigError(f"{handle.name} is not an image classifier", "choose a --model that classifies images")
     heat, logits, name = grad_cam(handle.model, handle.batch(sample.pixels), layer)

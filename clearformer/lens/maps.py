@@ -1,6 +1,6 @@
-"""The feature maps of a network by layer.
+"""Record the feature maps of each layer of a network.
 
-Maps are (B, C, Y, X). The tokens of a Vision Transformer are maps as well: each patch is a position.
+Maps have shape (B, C, Y, X). The tokens of a Vision Transformer count as maps too: each patch is a position.
 """
 
 from math import isqrt
@@ -15,9 +15,9 @@ from clearformer.layers.conv import Conv
 
 
 def maps_of(model: Any, batch: ImageBatch) -> tuple[dict[str, Tensor], Tensor]:
-    """The output of each layer, in the order of computation, and the input of the head, (B, D).
+    """Run a network. Returns the output of each layer, in order of computation, and the input of the head, (B, D).
 
-    A convolution, its norm and its relu count as one layer. Layers that return their input, or a map with a single
+    A convolution, its norm and its ReLU count as one layer. Layers that return their input, or a map with a single
     position, are left out.
     """
     maps: dict[str, Tensor] = {}
@@ -48,7 +48,7 @@ def is_map(module: nn.Module, output: Tensor) -> bool:
 
 
 def laid_out(tokens: Tensor) -> Tensor:
-    """Tokens (B, T, D) in the layout of their patches, (B, D, Y, X), without a class token. Maps are unchanged."""
+    """Arrange tokens (B, T, D) as maps (B, D, Y, X) of their patches, without a class token. Maps are not changed."""
     if tokens.dim() == 4:
         return tokens
     side = isqrt(tokens.size(1))
@@ -56,7 +56,7 @@ def laid_out(tokens: Tensor) -> Tensor:
 
 
 def pick(maps: dict[str, Tensor], layer: str | None, default: int) -> str:
-    """The layer with this name; if `layer` is None, the layer at index `default`."""
+    """Return `layer`, which must have feature maps; if it is None, the name of the layer at index `default`."""
     if layer is None:
         return list(maps)[default]
     if layer not in maps:

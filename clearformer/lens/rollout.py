@@ -1,7 +1,7 @@
 """Attention rollout: how much each patch contributes to the output of a Vision Transformer (Abnar & Zuidema 2020).
 
 Ã_l = ½ I + ½ mean over heads of A_l         the residual connection and the attention of layer l
-R   = Ã_L … Ã_2 Ã_1                          contribution of each patch to each token at the end; rows sum to 1
+R   = Ã_L … Ã_2 Ã_1                          contribution of each patch to each output token; rows sum to 1
 
 With prefix tuning, rows sum to less than 1: the rest is the contribution of the prefix.
 """
@@ -21,7 +21,7 @@ from clearformer.wording import count
 
 
 def rollout(patterns: list[Tensor]) -> Tensor:
-    """Attention patterns (B, H, T, T) of all layers, from first to last -> (B, T, T)."""
+    """Combine the attention patterns (B, H, T, T) of all layers, from first to last, into R (B, T, T)."""
     identity = torch.eye(patterns[0].size(-1)).to(patterns[0])
     flow = identity
     for pattern in patterns:
@@ -31,7 +31,7 @@ def rollout(patterns: list[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def follow(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
-    """The data of `clearformer plot rollout`."""
+    """Compute the data for `clearformer plot rollout`."""
     with recording(handle.model) as recorders:
         handle.model(handle.batch(sample.pixels))
     if not recorders:

@@ -1,12 +1,13 @@
-"""The effect of image shifts on the output of each layer.
+"""Measure how a shift of the image changes the output of each layer.
 
     equivariant    f(T_d x) = T_{d/j} f(x)         the map shifts with the image; its positions are j pixels apart
     invariant      f(T_d x) = f(x)                 the map does not change
 
-T_d shifts the image by d pixels down and right. Both sides are compared by their correlation over all images and
-channels. The edges of the map are excluded: the width of the receptive field if anything remains, otherwise only the
-part that was shifted out of the image. A convolution of stride 1 is exactly equivariant; a convolution or pooling of
-stride S only for shifts by multiples of S. The more positions an average has, the closer it is to invariance.
+T_d shifts the image by d pixels down and right. The two sides of each equation are compared by their correlation over
+all images and channels. The edges of the map are excluded: a margin of half the receptive field if anything remains,
+otherwise only the part that was shifted out of the image. A convolution of stride 1 is exactly equivariant. With stride
+S, convolution and pooling are equivariant only for shifts by multiples of S. The more positions a layer averages over,
+the closer it is to invariance.
 """
 
 from math import ceil
@@ -28,7 +29,7 @@ SHIFTS = (1, 2, 4, 8, 16)  # pixels, up to a quarter of the image
 
 @torch.no_grad()
 def measure(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
-    """The data of `clearformer plot shifts`."""
+    """Compute the data for `clearformer plot shifts`."""
     model, batch = handle.model, handle.batch(sample.pixels)
     with ReceptiveFields(batch.pixels) as receptive:
         still, vectors = maps_of(model, batch)
@@ -60,7 +61,7 @@ def measure(handle: ImageModel, sample: ImageSample) -> dict[str, Any]:
 
 
 def compare(still: Tensor, moved: Tensor, d: int, field: ReceptiveField) -> tuple[float, float]:
-    """Correlations of maps (B, C, Y, X) after a shift by d pixels with the shifted and the unshifted maps before it."""
+    """Return two correlations of maps `moved` (B, C, Y, X): with `still` shifted by d pixels, and with `still`."""
     n, s = still.size(-1), round(d / field.step)
     margin = ceil((field.size - 1) / 2 / field.step)
     if n - 2 * margin - s < 1:
@@ -71,6 +72,6 @@ def compare(still: Tensor, moved: Tensor, d: int, field: ReceptiveField) -> tupl
 
 
 def correlation(a: Tensor, b: Tensor) -> float:
-    """The correlation over all elements, in float64; 1 for equal tensors, even constant ones."""
+    """Return the correlation over all elements, in float64. It is 1 for equal tensors, even constant ones."""
     a, b = a.flatten().double(), b.flatten().double()
     return 1.0 if a.equal(b) else float(torch.corrcoef(torch.stack([a, b]))[0, 1].nan_to_num())

@@ -1,9 +1,9 @@
-"""The summary of a model by layer: output shapes, parameters, multiply-adds, receptive fields of image models.
+"""Summarise a model layer by layer: output shape, parameters, multiply-adds and, in image models, receptive field.
 
-It observes one forward pass. On torch's meta device, where tensors have shapes and no data, nothing is allocated.
+This takes one forward pass. On torch's meta device, where tensors have shapes but no data, nothing is allocated.
 
     linear           B·T · in · out multiply-adds
-    attention        T·S · (K + N) per head: attention scores, then the weighted sum of values
+    attention        B·T·S · (K + N) per head: attention scores, then the weighted sum of values
     recurrence       B·T · the sizes of all matrices
     convolution      positions · filter size · number of filters
     everything else  0: additions, norms and look-ups are cheap compared with matrix products
@@ -47,9 +47,9 @@ class LayerSummary:
 
 
 def summarize(model: nn.Module, batch: Tensors) -> list[LayerSummary]:
-    """Run the model once. Every module with parameters, attention or pooling is a row, in order of use.
+    """Run the model once. Returns a row for each module with parameters, attention or pooling, in order of use.
 
-    Modules that the pass does not use, such as BERT's pooler, come last, without an output. Attention cores are
+    Modules that the forward pass does not use, such as BERT's pooler, come last, without an output. Attention cores are
     replaced and not restored: the model cannot be used afterwards.
     """
     receptive = ReceptiveFields(batch.pixels) if isinstance(batch, ImageBatch) else None
@@ -71,7 +71,7 @@ def summarize(model: nn.Module, batch: Tensors) -> list[LayerSummary]:
 
 
 def counting_hook(name: str, owner: nn.Module, rows: "Rows") -> Hook:
-    """A forward hook that adds a row for `owner`."""
+    """Return a forward hook that adds a row for `owner`."""
 
     def count(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         first = output[0] if isinstance(output, tuple) else output  # recurrent layers return their state as well
@@ -81,7 +81,7 @@ def counting_hook(name: str, owner: nn.Module, rows: "Rows") -> Hook:
 
 
 def count_multiply_adds(module: nn.Module, output: Tensor) -> int:
-    """The multiply-adds of a module with weights, from its output."""
+    """Count the multiply-adds of a module with weights, from the shape of its output."""
     if isinstance(module, nn.Linear):
         return output.numel() * module.in_features
     if isinstance(module, nn.Conv1d | nn.Conv2d):
@@ -94,7 +94,7 @@ def count_multiply_adds(module: nn.Module, output: Tensor) -> int:
 
 
 class Rows:
-    """Layers in order of first use. A layer that is used twice, such as a tied embedding, has one row."""
+    """The rows of a summary, in order of first use. A layer used twice, such as a tied embedding, has one row."""
 
     def __init__(self, receptive: ReceptiveFields | None = None) -> None:
         self.receptive = receptive
@@ -115,7 +115,7 @@ class Rows:
         )
 
     def add_unused(self, name: str, owner: nn.Module) -> None:
-        """Add a row for parameters that the pass did not use."""
+        """Add a row for a module whose parameters the forward pass did not use."""
         if any(id(p) not in self.counted for p in owner.parameters(recurse=False)):
             self.add(name, torch.empty(()), 0, owner)
 

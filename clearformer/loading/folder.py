@@ -1,4 +1,4 @@
-"""Find the folder of a model, a run folder or a Hugging Face folder, and read its contents in our format."""
+"""Find the folder of a model (a run folder or a Hugging Face folder), and read its contents in our format."""
 
 import json
 from importlib.resources import files
@@ -29,13 +29,13 @@ Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 
 
 def bundled() -> dict[str, Path]:
-    """The folders of the bundled models, by name."""
+    """Return the folders of the bundled models, by name."""
     folder = Path(str(files("clearformer") / "bundled" / "models"))
     return {path.name: path for path in sorted(folder.iterdir())} if folder.exists() else {}
 
 
 def find(model: str | Path) -> Path:
-    """The folder of a model, given by its path (a run folder or a Hugging Face folder) or by its bundled name."""
+    """Return the folder of a model, given by its path (run folder or Hugging Face folder) or by its bundled name."""
     path = Path(model)
     if not path.exists():
         models = bundled()
@@ -54,23 +54,23 @@ def find(model: str | Path) -> Path:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether this is a Hugging Face folder, not a run folder."""
+    """Whether `path` is a Hugging Face folder, not a run folder."""
     return (path / "config.json").exists() and not RunFolder(path).exists
 
 
 def read_recipe(model: str | Path) -> Recipe:
-    """The recipe of a model. No weights are read."""
+    """Read the recipe of a model. No weights are read."""
     path = find(model)
     return recipe_of(path, read_model_config(path)) if is_foreign(path) else Recipe.read(RunFolder(path).recipe)
 
 
 def task_of(recipe: Tables) -> type[Task]:
-    """The task of a recipe."""
+    """Return the task class for the objective of a recipe."""
     return task_named(recipe.objective.kind)
 
 
 def read_run(run: RunFolder) -> Parts:
-    """The recipe, weights and tokenizers of a run folder: of the best checkpoint of a run, or an imported model."""
+    """Read the recipe, weights and tokenizers of a run folder: an imported model, or the best checkpoint of a run."""
     recipe = Recipe.read(run.recipe)
     if not run.model.exists():
         raise CheckpointError(
@@ -89,7 +89,7 @@ def read_run(run: RunFolder) -> Parts:
 
 
 def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
-    """The recipe, weights and tokenizers of a Hugging Face folder. The first token of a decoder becomes its BOS."""
+    """Read the recipe, weights and tokenizers of a Hugging Face folder. The start token of the decoder becomes BOS."""
     config, weights = import_any(folder, read)
     recipe = recipe_of(folder, config)
     n_tokenizers = task_of(recipe).n_tokenizers
@@ -102,7 +102,7 @@ def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
 
 
 def recipe_of(folder: Path, config: Any) -> Recipe:
-    """The recipe of a Hugging Face folder, given the configuration of its model."""
+    """Build a recipe for a Hugging Face folder, given the configuration of its model."""
     image = read_image(folder, config) if isinstance(config, ImageModelConfig) else None
     return foreign_recipe(config, Origin(source=folder.resolve().name), image)
 
@@ -113,19 +113,19 @@ def foreign_recipe(config: Any, origin: Origin, image: ImageConfig | None = None
 
 
 def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
-    """Check that the embeddings have a row for every token. Only those of published models may have more rows."""
+    """Check that the embeddings have one row per token. Only imported models may have more rows than tokens."""
     for key, tokenizer in zip(vocab_keys(len(tokenizers)), tokenizers):
         size, n_rows = tokenizer.vocab_size, getattr(recipe.model, key)
         if size > n_rows or (size < n_rows and recipe.origin is None):
             side = f"{key.removesuffix('_vocab')} " if len(tokenizers) > 1 else ""
             raise CheckpointError(
-                f"{where}: the {side}tokenizer has {count(size, 'token')}, but the model has {n_rows:,}",
+                f"{where}: the {side}tokenizer has {count(size, 'token')}, but the model expects {n_rows:,}",
                 "copy the tokenizer.json that the model was trained with",
             )
 
 
 def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
-    """The class names of a classifier, in the order of its logits; None for a model without classes."""
+    """Return the class names of a classifier, in the order of its logits, or None for a model without classes."""
     if is_foreign(folder):
         return class_names(folder, recipe.model.n_classes) if hasattr(recipe.model, "n_classes") else None
     if not (folder / CLASSES).exists() and not task_of(recipe).has_classes:
@@ -141,7 +141,7 @@ def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
 
 
 def read_classes(folder: Path) -> list[str]:
-    """classes.json, which must match the weights; the list is empty for a regression."""
+    """Read classes.json, which must match the weights. For a regression model, the list is empty."""
     path = folder / CLASSES
     try:
         classes = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Load a model from a run folder or a Hugging Face folder; a partly fine-tuned model is loaded with its base."""
+"""Load a model from a run folder or a Hugging Face folder. A partially fine-tuned model needs its base model too."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ from clearformer.tuning.methods import TuningConfig, for_inference, tune
 
 
 def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
-    """Load the network of a folder onto the device, with its tokenizers. Weights are read once."""
+    """Load a model onto a device, with its tokenizers, from a folder or by the name of a bundled model."""
     path = find(model)
     recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
     check_fit(tokenizers, recipe, path)
@@ -36,7 +36,7 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
     where = str(path if is_foreign(path) else RunFolder(path).model)
     if recipe.tuning is None or not recipe.tuning.is_partial:
         load_weights(network, weights, where)
-    else:  # the base, and the weights trained on top of it
+    else:  # the base model, and the weights trained on top of it
         tuning = located(recipe.tuning, path)
         recipe = recipe.with_tables(tuning=tuning)
         take_weights(network, open_base(tuning))
@@ -47,32 +47,32 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
 
 
 def open_base(tuning: TuningConfig) -> Pretrained:
-    """Load the base of a fine-tuned model, and check that it is the same by its fingerprint, if there is one."""
+    """Load the base model of a fine-tuned model, and compare its weights with the recorded fingerprint, if any."""
     try:
         base = open_model(str(tuning.base))
     except CheckpointError as error:
         raise CheckpointError(
-            f"the base of this model cannot be loaded: {error.message}",
+            f"the base model cannot be loaded: {error.message}",
             "restore it, or set `base` under [tuning] in recipe.toml to its new folder",
         ) from None
     if tuning.fingerprint is not None and fingerprint(base.network) != tuning.fingerprint:
         raise CheckpointError(
-            f"{tuning.base} is not the base of this model: its weights differ",
-            "set `base` under [tuning] in recipe.toml to the model that it was fine-tuned from",
+            f"{tuning.base} is not the base model of this run: its weights differ",
+            "set `base` under [tuning] in recipe.toml to the model that the run started from",
         )
     return base
 
 
 def located(tuning: TuningConfig, run: Path) -> TuningConfig:
-    """`tuning` with the path of the base resolved: relative to the run folder, or to the current folder."""
+    """Resolve the path of the base model in `tuning`, relative to the run folder or else to the current folder."""
     path = run / str(tuning.base)
     return tuning.changed(base=str(path.resolve())) if path.exists() else tuning
 
 
 def relative_base(run: Path, base: Path) -> str:
-    """The path of the base in the recipe of a run: relative, so that both can be moved together.
+    """Return the path of the base model to write into a recipe: relative, so that both folders can be moved together.
 
-    A bundled model keeps its name; a base without a common parent folder keeps its absolute path.
+    A bundled model is given by name, and a base model without a common parent folder by its absolute path.
     """
     base, run = base.resolve(), run.resolve()
     if base in (path.resolve() for path in bundled().values()):
@@ -82,7 +82,7 @@ def relative_base(run: Path, base: Path) -> str:
 
 
 def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
-    """The recipe of a fine-tuning run, with the sizes of its base and the fingerprint of the weights of the base."""
+    """Complete the recipe of a fine-tuning run with the sizes and the fingerprint of its base model."""
     refuse_prefix(base)
     if recipe.model.kind == "classifier":
         explicit = recipe.model.base.model_dump(exclude_unset=True) if "base" in recipe.model.model_fields_set else {}
@@ -107,18 +107,18 @@ def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
 def refuse_prefix(base: Pretrained) -> None:
     if base.recipe.tuning is not None and base.recipe.tuning.method == "prefix":
         raise CheckpointError(
-            f"{base.name} was trained by prefix tuning and cannot be the base of another run",
-            f"start from its base: --model {base.recipe.tuning.base}",
+            f"{base.name} was trained by prefix tuning and cannot be the base model of another run",
+            f"start from its base model: --model {base.recipe.tuning.base}",
         )
 
 
 def reader_config(base: Pretrained) -> Any:
-    """The configuration of the network without a classification head: the base of a classifier, or the model itself."""
+    """Return the configuration of a model without its classification head, if it has one."""
     return base.config.base if base.config.kind == "classifier" else base.config
 
 
 def take_weights(network: nn.Module, base: Pretrained) -> None:
-    """Copy the weights of the base. A head that the base lacks, or has in another shape, keeps its initial weights."""
+    """Copy the weights of the base model. A head that it lacks, or has in another shape, keeps its initial weights."""
     refuse_prefix(base)
     weights = weights_of(base.network)
     if isinstance(network, Classifier):
@@ -135,5 +135,5 @@ def take_weights(network: nn.Module, base: Pretrained) -> None:
 
 
 def heads_of(network: nn.Module) -> tuple[str, ...]:
-    """The names of the optional heads of a network."""
+    """Return the names of the optional heads of a network."""
     return getattr(network, "heads", ())

@@ -1,4 +1,4 @@
-"""Write a model as a run folder: an imported model, or a base merged with an adapter."""
+"""Write a model as a run folder: an imported model, or a base model with an adapter merged into it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ IMPORTED = ("origin", "image", "model")  # the tables of a recipe without [data]
 
 
 def require_empty(out: Path) -> None:
-    """Raise an error if the folder is not empty, so that nothing is overwritten."""
+    """Raise an error if the folder exists and is not empty, so that nothing is overwritten."""
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise CheckpointError(f"{out} already exists and is not empty", "choose another folder")
 
@@ -31,7 +31,7 @@ def write_run(
     template: str | None = None,
     classes: list[str] | None = None,
 ) -> None:
-    """Write a run folder. The recipe is written last, so a folder with a recipe is complete."""
+    """Write a run folder. The recipe is written last, so that a folder with a recipe is complete."""
     run, tables = RunFolder(out), recipe.tables()
     if recipe.data is None:
         tables = {name: table for name, table in tables.items() if name in IMPORTED}
@@ -46,6 +46,6 @@ def write_run(
 
 
 def describe_run(out: Path, recipe: Tables, network: nn.Module) -> dict[str, Any]:
-    """The result of the commands that write a run folder: run, kind, parameters."""
+    """Return the output of commands that write a run folder: its path, architecture and number of parameters."""
     n_parameters = sum(parameter.numel() for parameter in network.parameters())
     return {"run": str(out), "kind": recipe.model.kind, "parameters": n_parameters}

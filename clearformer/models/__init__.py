@@ -1,4 +1,4 @@
-"""One architecture per file: its configuration, `hidden(batch)` and `head(hidden)`. MODELS maps names to classes."""
+"""Models, one architecture per file: configuration, `hidden(batch)`, `head(hidden)`. MODELS maps names to classes."""
 
 from torch import nn
 

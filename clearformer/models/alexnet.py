@@ -25,18 +25,18 @@ from clearformer.models.image_model import ImageModelConfig, ImageNetwork, dense
 
 
 class AlexNetConfig(ImageModelConfig):
-    """[model] of kind "alexnet". The defaults are the table above."""
+    """The [model] table of a recipe, for kind = "alexnet". The defaults are the sizes of Krizhevsky et al. 2012."""
 
     kind: Literal["alexnet"] = "alexnet"
     size: int = Field(227, gt=0, description="height and width of an image in pixels")
     widths: Annotated[tuple[PositiveInt, ...], Field(min_length=5, max_length=5)] = Field(
-        (96, 256, 384, 384, 256), description="filters of each of the five convolutions"
+        (96, 256, 384, 384, 256), description="number of filters in each of the five convolutions"
     )
     first: int = Field(11, gt=0, description="size of the first filters in pixels; 3 or 5 for small images")
     stride: int = Field(4, gt=0, description="stride of the first filters in pixels; 1 for small images")
     padding: int = Field(0, ge=0, description="zero padding on each side of the image in pixels")
-    local_norm: bool = Field(True, description="whether norms across channels follow the first two pools")
-    grid: int = Field(6, gt=0, description="height and width to which the input of the dense layers is averaged")
+    local_norm: bool = Field(True, description="whether norms across channels follow the first two pooling layers")
+    grid: int = Field(6, gt=0, description="height and width to which the dense layers' input is average-pooled")
     d_model: int = Field(4096, gt=0, description="width of the dense layers")
     dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on the dense layers")
 
@@ -45,7 +45,7 @@ class AlexNetConfig(ImageModelConfig):
         for _pool in range(3):
             N = output_size(N, 3, 2)
         if N < 1:
-            raise ValueError(f"size = {self.size} is too small for three pools; set a smaller stride")
+            raise ValueError(f"size = {self.size} is too small for three pooling layers; set a smaller stride")
 
 
 class AlexNet(ImageNetwork):

@@ -26,21 +26,23 @@ from clearformer.models.image_model import SquareConfig, channels_last
 
 
 class AutoencoderConfig(SquareConfig):
-    """[model] of kind "autoencoder". The defaults are for images of 28×28 pixels."""
+    """The [model] table of a recipe, for kind = "autoencoder". The defaults are for images of 28×28 pixels."""
 
     kind: Literal["autoencoder"] = "autoencoder"
     size: int = Field(28, gt=0, description="height and width of an image in pixels")
     channels: int = Field(1, gt=0, description="channels of an image: 3 for colour, 1 for greyscale")
-    form: Literal["dense", "conv"] = Field("conv", description="layers of the encoder and the decoder")
+    form: Literal["dense", "conv"] = Field("conv", description="type of the layers in the encoder and the decoder")
     widths: tuple[PositiveInt, ...] = Field(
         (32, 64), description="features (dense) or channels (conv) of each encoder layer before the code"
     )
-    code: Literal["point", "gaussian"] = Field("point", description="a vector, or a variational distribution")
+    code: Literal["point", "gaussian"] = Field(
+        "point", description="code of an image: a vector, or a normal distribution (variational autoencoder)"
+    )
     d_code: int = Field(32, gt=0, description="width of the code")
 
 
 class Autoencoder(nn.Module):
-    """pixels (B, C, Y, X), float and normalised -> the same shape; `hidden` is the code."""
+    """Reconstruct pixels (B, C, Y, X), float and normalised, in the same shape. `hidden` returns the code."""
 
     Config = AutoencoderConfig
     task = "reconstruction"
@@ -61,11 +63,11 @@ class Autoencoder(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: ImageBatch) -> Tensor:
-        """The code (B, d_code), or its mean if it is gaussian."""
+        """Return the code (B, d_code), or its mean if it is gaussian."""
         return self.code(batch)[0]
 
     def code(self, batch: ImageBatch) -> tuple[Tensor, Tensor | None]:
-        """μ and log σ², each (B, d_code); log σ² is None if the code is a point."""
+        """Return μ and log σ², each (B, d_code); log σ² is None if the code is a point."""
         code = self.to_code(self.encoder(channels_last(batch)))
         if self.config.code == "point":
             return code, None
@@ -77,7 +79,7 @@ class Autoencoder(nn.Module):
 
 
 def dense(config: AutoencoderConfig) -> tuple[nn.Module, nn.Module, int]:
-    """An encoder from pixels to a vector, the decoder back, and the width of the vector."""
+    """Build an encoder from pixels to a vector and a decoder back to pixels; also returns the width of the vector."""
     shape = config.channels, config.size, config.size
     widths = [config.channels * config.size**2, *config.widths]
     sizes = list(pairwise(widths))
@@ -87,7 +89,10 @@ def dense(config: AutoencoderConfig) -> tuple[nn.Module, nn.Module, int]:
 
 
 def conv(config: AutoencoderConfig) -> tuple[nn.Module, nn.Module, int]:
-    """The same with convolutions. Each layer halves the size of the map, rounded up."""
+    """Build a convolutional encoder and decoder; returns the same three values as `dense`.
+
+    Each encoder layer halves the size of the map, rounded up.
+    """
     channels = list(pairwise([config.channels, *config.widths]))
     sizes = list(accumulate(channels, lambda N, _: output_size(N, 3, 2, 1), initial=config.size))
     encoder = [Conv(n, m, 3, stride=2, norm=False) for n, m in channels]

@@ -28,7 +28,10 @@ from clearformer.models.stack import StackConfig, build_norm, build_stack
 
 
 class BertConfig(StackConfig):
-    """[model] of kind "bert". The defaults are BERT-base with all its heads: 110 million parameters."""
+    """The [model] table of a recipe, for kind = "bert".
+
+    The defaults are BERT-base with all its heads: 110 million parameters.
+    """
 
     kind: Literal["bert"] = "bert"
     preset: str | None = Field(None, description="name of a preset, such as bert-base")
@@ -43,12 +46,12 @@ class BertConfig(StackConfig):
     )
     norm_eps: float | None = Field(1e-12, gt=0, description="ε of every norm")
     residual: Literal["pre", "post"] = Field("post", description="norm before each sublayer or after each residual sum")
-    first_norm: bool = Field(True, description="whether a norm follows the embeddings and their positions")
+    first_norm: bool = Field(True, description="whether to normalise the sum of embeddings and positions")
     positions: PositionConfig = PositionConfig(kind="learned")
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
     word_head: bool = Field(True, description="whether there is a head that predicts tokens")
-    pooler: bool = Field(True, description="whether there is a layer that pools a text, for next_sentence_head")
-    next_sentence_head: bool = Field(True, description="whether there is a head that predicts if text 2 follows text 1")
+    pooler: bool = Field(True, description="whether there is a pooling layer, which next_sentence_head needs")
+    next_sentence_head: bool = Field(True, description="whether there is a head for next-sentence prediction")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -57,7 +60,7 @@ class BertConfig(StackConfig):
 
 
 class Bert(nn.Module):
-    """tokens (B, T) -> logits (B, T, V), or hidden (B, T, D) where there is no word head."""
+    """A BERT model: tokens (B, T) -> logits (B, T, V), or hidden states (B, T, D) if it has no word head."""
 
     Config = BertConfig
     task = "masked-lm"
@@ -80,12 +83,15 @@ class Bert(nn.Module):
         return hidden if self.word_head is None else self.head(hidden)
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """The last layer (B, T, D). Values at padding have no meaning."""
+        """Return the output of the encoder, (B, T, D). Values at padding have no meaning."""
         where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
         return self.encoder(self.embed(batch), where, None if batch.mask is None else Padding(batch.mask))
 
     def embed(self, batch: EncoderBatch) -> Tensor:
-        """Words and segments (B, T, D); the encoder adds positions. With one segment, `batch.segments` is ignored."""
+        """Return the sum of word and segment embeddings, (B, T, D); the encoder adds positions.
+
+        With one segment, `batch.segments` is ignored.
+        """
         words = self.embedding(batch.tokens)
         if self.segments is None:
             return words
@@ -93,20 +99,20 @@ class Bert(nn.Module):
         return words + self.segments(batch.segments if has_segments else torch.zeros_like(batch.tokens))
 
     def head(self, hidden: Tensor) -> Tensor:
-        """hidden (…, D) -> logits of the token at each position (…, V)."""
+        """Return the logits (…, V) of the token at each position, from hidden states (…, D)."""
         return require_head(self.word_head, "word_head")(hidden)
 
     def pooled(self, hidden: Tensor) -> Tensor:
-        """hidden (B, T, D) -> (B, D): one vector per text."""
+        """Return one vector for each text, (B, D), from hidden states (B, T, D)."""
         return torch.tanh(require_head(self.pooler, "pooler")(hidden[:, 0]))
 
     def next_sentence(self, pooled: Tensor) -> Tensor:
-        """pooled (B, D) -> (B, 2): logits of "it follows" and "it does not follow", in this order."""
+        """Return the logits (B, 2) of "follows" and "does not follow", in this order, from pooled vectors (B, D)."""
         return require_head(self.next_sentence_head, "next_sentence_head")(pooled)
 
 
 class WordHead(nn.Module):
-    """hidden (…, D) -> logits (…, V): norm(act(W h)) E' + b, with E tied to the embedding."""
+    """The head that predicts tokens: norm(act(W h)) E' + b, with E tied to the embedding; (…, D) -> logits (…, V)."""
 
     def __init__(self, config: BertConfig, embedding: TokenEmbedding) -> None:
         super().__init__()
@@ -119,7 +125,7 @@ class WordHead(nn.Module):
 
 
 def require_head(head: nn.Module | None, key: str) -> nn.Module:
-    """The head, or a ConfigError if the model was built without it."""
+    """Return the head, or raise a ConfigError if the model was built without it."""
     if head is None:
         raise ConfigError(f"this model has no {key}", f"train a model with --set model.{key}=true")
     return head

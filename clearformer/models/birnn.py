@@ -1,9 +1,9 @@
-"""A bidirectional recurrent network, for which the meaning of a word may depend on the words that follow it.
+"""A bidirectional recurrent network, which reads each word in the context of the words before and after it.
 
     h_t = [→h_t; ←h_t]                  "Teddy bears are on sale", "Teddy Roosevelt was a president"
     logits_t = V h_t + c                the word head: which token is, or should be, at each position
 
-With a classification head on top (models/classifier.py), it is the many-to-one network of the notes.
+With a classification head on top (models/classifier.py), it is the many-to-one network of the course notes.
 """
 
 from typing import Literal
@@ -20,7 +20,7 @@ from clearformer.models.bert import require_head
 
 
 class BiRNNConfig(Config):
-    """[model], or the [model.base] of a classifier, of kind "birnn"."""
+    """The [model] table of a recipe, or [model.base] of a classifier, for kind = "birnn"."""
 
     kind: Literal["birnn"] = "birnn"
     preset: str | None = Field(None, description="name of a preset, such as bigru")
@@ -30,12 +30,12 @@ class BiRNNConfig(Config):
     d_model: int = Field(256, gt=0, multiple_of=2, description="width of both directions together, an even number")
     d_embedding: int = Field(128, gt=0, description="width of the embeddings")
     dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on embeddings and between layers")
-    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false under a classifier")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false in a classifier")
     max_length: int = Field(512, gt=0, description="max length of a text in tokens; longer texts are truncated")
 
 
 class BiRNN(nn.Module):
-    """tokens (B, T) -> logits (B, T, V), or hidden (B, T, D) where there is no word head."""
+    """A bidirectional RNN: tokens (B, T) -> logits (B, T, V), or hidden states (B, T, D) if it has no word head."""
 
     Config = BiRNNConfig
     task = "masked-lm"
@@ -56,10 +56,13 @@ class BiRNN(nn.Module):
         return hidden if self.word_head is None else self.head(hidden)
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """The last layer (B, T, D), zero at padding. Only the token between them separates the texts of a pair."""
+        """Return the output of the last layer, (B, T, D), zero at padding.
+
+        The two texts of a pair are distinguished only by the special token between them.
+        """
         lengths = None if batch.mask is None else batch.mask.sum(1)
         return self.layers.outputs(self.dropout(self.embedding(batch.tokens)), lengths)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """hidden (…, D) -> logits of the token at each position (…, V)."""
+        """Return the logits (…, V) of the token at each position, from hidden states (…, D)."""
         return require_head(self.word_head, "word_head")(hidden)

@@ -1,7 +1,7 @@
-"""Models by name: presets, architectures, and the networks built from their configurations.
+"""Presets and architectures by name, and the networks that are built from their configurations.
 
 model_config("transformer-base")       a preset from models/presets/*.toml
-model_config("resnet")                 an architecture with its default sizes; presets come first
+model_config("resnet")                 an architecture with its default sizes; presets take precedence
 build_model(config)                    the network, with newly initialised weights
 """
 
@@ -20,7 +20,7 @@ from clearformer.models import MODELS
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """All presets by name, from models/presets/*.toml."""
+    """Return all presets by name, from models/presets/*.toml."""
     tables: dict[str, dict[str, Any]] = {}
     for file in sorted(files("clearformer.models").joinpath("presets").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
@@ -29,18 +29,21 @@ def presets() -> dict[str, dict[str, Any]]:
 
 
 def preset_name(name: str) -> str:
-    """The preset whose name differs only in hyphens and case, such as vit-b-16 for ViT-B16; otherwise the same name."""
+    """Return the preset whose name differs from `name` only in hyphens and case, or `name` if there is none.
+
+    For example, ViT-B16 becomes vit-b-16.
+    """
     matches = [name] if name in presets() else [preset for preset in presets() if letters(preset) == letters(name)]
     return matches[0] if len(matches) == 1 else name
 
 
 def letters(name: str) -> str:
-    """The name without hyphens and case."""
+    """Return the name in lower case, without hyphens."""
     return name.replace("-", "").lower()
 
 
 def with_preset(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A [model] table over the settings of its preset, with the exact name of the preset."""
+    """Complete a [model] table with the settings of its preset, and correct the spelling of the preset's name."""
     name = preset_name(str(table["preset"]))
     if name not in presets():
         raise ConfigError(f"{where}: unknown preset `{name}`", suggest(name, presets()))
@@ -48,15 +51,15 @@ def with_preset(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def model_key(name: str) -> str:
-    """The key of [model] for a name: `kind` if it is an architecture, registered ones included, otherwise `preset`.
+    """Return the key of [model] for a name: `kind` if it names an architecture, built-in or registered, else `preset`.
 
-    Presets come first: `gpt` is the preset of the first GPT, of 2018, rather than the architecture.
+    Presets take precedence: `gpt` means the preset of the first GPT, of 2018, not the architecture.
     """
     return "kind" if name in MODELS.names() and name not in presets() else "preset"
 
 
 def parse_model(table: Mapping[str, Any], where: str) -> Any:
-    """The configuration of a [model] table. `kind` selects the architecture; `preset` supplies settings."""
+    """Parse a [model] table into a configuration. `kind` selects the architecture; `preset` supplies settings."""
     table = dict(table)
     if table.get("preset"):
         table = with_preset(table, where)
@@ -64,33 +67,33 @@ def parse_model(table: Mapping[str, Any], where: str) -> Any:
         table["base"] = with_preset(base, f"{where} base")
     kind = str(table.setdefault("kind", "transformer"))
     if kind not in MODELS.names():
-        hint = f"{suggest(kind, MODELS.names())}; to register an architecture of yours, add --plugin MODULE"
+        hint = f"{suggest(kind, MODELS.names())}; to use an architecture of your own, add --plugin MODULE"
         raise ConfigError(f"{where}: unknown architecture `{kind}`", hint)
     return model_class(kind).Config.parse(table, where)
 
 
 def model_config(name: str) -> Any:
-    """The configuration of a preset or an architecture."""
+    """Return the configuration of a preset or an architecture."""
     return parse_model({model_key(name): name}, "[model]")
 
 
 def model_class(kind: str) -> Any:
-    """The class of an architecture. Registered classes need not have all class attributes of the built-in ones."""
+    """Return the class of an architecture. Registered classes may lack class attributes that built-in classes have."""
     return MODELS.resolve(kind)
 
 
 def model_task(kind: str) -> str:
-    """The task of an architecture: its class attribute `task`, by default translation."""
+    """Return the task of an architecture: its class attribute `task`, or translation if it has none."""
     return str(getattr(model_class(kind), "task", "translation"))
 
 
 def build_model(config: Any) -> nn.Module:
-    """The network of a configuration, with newly initialised weights."""
+    """Build the network of a configuration, with newly initialised weights."""
     model: nn.Module = model_class(config.kind)(config)
     return model
 
 
 def outline(config: Any) -> nn.Module:
-    """The network on torch's meta device: shapes without values."""
+    """Build the network on torch's meta device, with shapes but no values."""
     with torch.device("meta"):
         return build_model(config)

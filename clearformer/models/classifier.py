@@ -1,6 +1,6 @@
 """A classification head on any network that reads text (Devlin et al. 2019, section 4).
 
-    hidden(batch)      h = pool(base(x)): one vector per text, or one per position
+    hidden(batch)      h = pool(base(x)): one vector per text, or one vector per position
     head(hidden)       W dropout(h) + b: logits of the classes; a regression has one output, the value
 
 `pooling` chooses the vector that represents a text:
@@ -27,18 +27,21 @@ from clearformer.layers.attention import Core
 from clearformer.layers.init import gaussian
 from clearformer.models import MODELS
 
-HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no tokens predicted
-TASKS = ("masked-lm", "causal-lm")  # tasks of the networks that can be a base
+HEADLESS = {"word_head": False, "next_sentence_head": False, "tied": True, "head_bias": False}  # no head for tokens
+TASKS = ("masked-lm", "causal-lm")  # tasks of the networks that can be the base of a classifier
 
 Pooling = Literal["first", "pooler", "mean", "max", "last", "ends", "none"]
 
 
 class ClassifierConfig(Config):
-    """[model] of kind "classifier"; [model.base] is the [model] of an encoder or a decoder, without its heads."""
+    """The [model] table of a recipe, for kind = "classifier".
+
+    Its table [model.base] describes an encoder or a decoder, which is built without its heads.
+    """
 
     kind: Literal["classifier"] = "classifier"
     preset: str | None = Field(None, description="name of a preset")
-    pooling: Pooling = Field("mean", description="vector that represents a text; none classifies every position")
+    pooling: Pooling = Field("mean", description="vector that represents a text; none: classify every position")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on the head's input")
     n_classes: int = Field(2, gt=0, description="number of classes, set from the data in training; 1 for a regression")
     base: Any = Field({"kind": "bert"}, description="table of the network below the head: its kind and sizes")
@@ -46,7 +49,7 @@ class ClassifierConfig(Config):
     @field_validator("base", mode="after")
     @classmethod
     def _resolve(cls, base: Any, info: Any) -> Any:
-        """The configuration of the base, with its kind always written out and its token heads removed."""
+        """Return the configuration of the base model, with `kind` always set and without heads that predict tokens."""
         table = (
             base.model_dump(exclude_unset=True) | {"kind": vars(base)["kind"]}
             if isinstance(base, BaseModel)
@@ -78,7 +81,7 @@ class ClassifierConfig(Config):
 
 
 class Classifier(nn.Module):
-    """tokens (B, T) -> logits (B, C), or (B, T, C) if every position is classified."""
+    """A text classifier: tokens (B, T) -> logits (B, C), or (B, T, C) if every position is classified."""
 
     Config = ClassifierConfig
     task = "classification"
@@ -96,7 +99,7 @@ class Classifier(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: EncoderBatch) -> Tensor:
-        """The input of the head: (B, D), or (B, T, D) if every position is classified."""
+        """Return the input of the head: (B, D), or (B, T, D) if every position is classified."""
         hidden = read(self.base, batch)
         if self.config.pooling == "none":
             return hidden
@@ -111,7 +114,7 @@ class Classifier(nn.Module):
 
 
 def read(base: Any, batch: EncoderBatch) -> Tensor:
-    """The last layer (B, T, D) of the base."""
+    """Return the hidden states (B, T, D) of the base model."""
     if base.task == "causal-lm":  # needs no mask: causal positions do not see the padding at the end
         batch = TextBatch(batch.tokens, batch.tokens, n_tokens=0)  # type: ignore[assignment]
     return base.hidden(batch)
@@ -122,7 +125,7 @@ def pool_first(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def pool_mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Σ_t m_t h_t / Σ_t m_t, m_t = 1 at real tokens: hidden (B, T, D), mask (B, T) -> (B, D)."""
+    """Return the mean over real tokens, Σ_t m_t h_t / Σ_t m_t: hidden (B, T, D), mask (B, T) -> (B, D)."""
     if mask is None:
         return hidden.mean(1)
     real = mask[:, :, None]
@@ -140,7 +143,7 @@ def pool_max(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def pool_ends(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """hidden (B, T, 2D), the forward and the reverse direction -> (B, 2D)."""
+    """Join the last states of the forward and the reverse direction: hidden (B, T, 2D), mask (B, T) -> (B, 2D)."""
     forwards, backwards = hidden.chunk(2, dim=2)
     return torch.cat([pool_last(forwards, mask), pool_first(backwards, mask)], dim=1)
 

@@ -8,11 +8,11 @@
                                            the early blocks a gradient of their own
 
 `answers(batch)` returns the logits of the head, then of each auxiliary network. If a model has this method, the
-objective adds their losses in training, with the paper's weight of 0.3. Inference calls `head(hidden(batch))`, which
-skips them.
+objective adds the losses of the auxiliary networks in training, with the paper's weight of 0.3. Inference calls
+`head(hidden(batch))`, which skips them.
 
-torchvision's version has batch norms without biases instead of the paper's norms across channels, 3×3 instead of 5×5
-large filters, and 2×2 instead of 3×3 for the last pool.
+In torchvision's version, batch norms replace the biases and the norms across channels, the largest filters are 3×3
+instead of 5×5, and the last pool is 2×2 instead of 3×3.
 """
 
 from functools import partial
@@ -50,7 +50,7 @@ STAGES: tuple[tuple[Mixture, ...], ...] = (  # table 1 of the paper
 
 
 class GoogLeNetConfig(ImageModelConfig):
-    """[model] of kind "googlenet". The defaults are the settings of the paper."""
+    """The [model] table of a recipe, for kind = "googlenet". The defaults are the settings of the paper."""
 
     kind: Literal["googlenet"] = "googlenet"
     upsample: int | None = Field(None, gt=0, description="height and width in pixels to which images are enlarged")
@@ -77,16 +77,18 @@ class GoogLeNetConfig(ImageModelConfig):
         for i in range(1, len(self.stages)):
             N = halved(N, self.last_pool if i == len(self.stages) - 1 else 3)
         if N < 1:
-            raise ValueError(f"size = {self.size} is too small for the pools; set upsample = 96 to enlarge images")
+            raise ValueError(
+                f"size = {self.size} is too small for the pooling layers; set upsample = 96 to enlarge images"
+            )
 
 
 def halved(N: int, F: int) -> int:
-    """The size after a pool of stride 2, counting a last window that crosses the border."""
+    """Return the size after pooling with stride 2, including a last window that crosses the border."""
     return output_size(N + 1, F, 2)
 
 
 def named_blocks(stages: tuple[tuple[Mixture, ...], ...]) -> list[tuple[str, Mixture]]:
-    """Blocks with their names in the paper: 3a, 3b, 4a …; stages 1 and 2 are the stem."""
+    """Return the blocks with their names in the paper: 3a, 3b, 4a …; stages 1 and 2 are the stem."""
     return [(f"{3 + i}{chr(97 + j)}", mixture) for i, stage in enumerate(stages) for j, mixture in enumerate(stage)]
 
 
@@ -121,12 +123,12 @@ class GoogLeNet(ImageNetwork):
         return self.classifier(self.dropout(hidden))
 
     def answers(self, batch: ImageBatch) -> list[Tensor]:
-        """For training: the logits (B, n_classes) of the head, then of each auxiliary network."""
+        """Return the logits (B, n_classes) of the head, then of each auxiliary network, for training."""
         hidden, maps = self.all_features(channels_last(batch))
         return [self.head(hidden), *(self.auxiliary[name](x) for name, x in maps.items())]
 
     def all_features(self, pixels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The image vectors (B, D), and the outputs of the blocks with an auxiliary network."""
+        """Return the image vectors (B, D), and the outputs of the blocks with an auxiliary network."""
         if self.config.upsample is not None:
             pixels = F.interpolate(pixels, size=(self.config.upsample,) * 2, mode="bilinear")
         x, maps = self.stem(pixels), {}
@@ -145,7 +147,7 @@ def build_stem(config: GoogLeNetConfig, conv: partial[Conv]) -> nn.Sequential:
 
 
 class Auxiliary(nn.Module):
-    """x (B, C, Y, X) -> logits (B, n_classes), from averages over a 4×4 grid."""
+    """An auxiliary classifier, (B, C, Y, X) -> logits (B, n_classes), which averages its input to a 4×4 grid."""
 
     def __init__(self, c_in: int, n_classes: int, conv: partial[Conv]) -> None:
         super().__init__()

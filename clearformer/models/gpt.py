@@ -5,10 +5,10 @@
 
     GPT       post-norm, GELU, learned positions                                Radford et al. 2018
     GPT-2     pre-norm, a norm at the end, smaller initial residual weights     Radford et al. 2019
-    GPT-3     the same, larger                                                  Brown et al. 2020
-    Llama     RMSNorm, rotary positions, SwiGLU, grouped key heads, no biases   Touvron et al. 2023
+    GPT-3     like GPT-2, but larger                                            Brown et al. 2020
+    Llama     RMSNorm, rotary, SwiGLU, grouped-query attention, no biases       Touvron et al. 2023
 
-All of them are this class and differ only in their configuration.
+All of them are instances of this class and differ only in their configuration.
 """
 
 from math import sqrt
@@ -30,7 +30,7 @@ from clearformer.models.stack import Activation, StackConfig, build_stack
 
 
 class GPTConfig(StackConfig):
-    """[model] of kind "gpt". The defaults are the smallest GPT-2, with 124 million parameters."""
+    """The [model] table of a recipe, for kind = "gpt". The defaults are the smallest GPT-2: 124 million parameters."""
 
     kind: Literal["gpt"] = "gpt"
     preset: str | None = Field(None, description="name of a preset, such as gpt2-medium")
@@ -52,7 +52,7 @@ class GPTConfig(StackConfig):
 
 
 class GPT(nn.Module):
-    """tokens (B, T) -> logits (B, T, V): at each position, logits of the next token."""
+    """A decoder-only Transformer: tokens (B, T) -> logits (B, T, V) of the next token at each position."""
 
     Config = GPTConfig
     task = "causal-lm"
@@ -75,7 +75,7 @@ class GPT(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: TextBatch) -> Tensor:
-        """The last layer (B, T, D), for objectives that fuse the head with their loss.
+        """Return the output of the decoder, (B, T, D), for objectives that fuse the head with their loss.
 
         Padding at the end of a row needs no mask: causal positions do not see it.
         """
@@ -89,9 +89,10 @@ class GPT(nn.Module):
         return self.unembedding(hidden)
 
     def start(self, tokens: Tensor, mask: Tensor | None) -> DecodeState:
-        """Read the prompts in one pass: tokens (B, S), S may be 0; mask (B, S), True at tokens, None without padding.
+        """Read the prompts, tokens (B, S), in one pass; S may be 0.
 
-        Padding is at the end of a row. Nothing is predicted yet: the first step takes the token after these.
+        mask (B, S) is True at tokens, or None without padding, which is at the end of a row. Nothing is predicted yet:
+        the first call of `step` takes the token after the prompt.
         """
         state = DecodeState(self.config.n_layers, tokens.device)
         state.read(tokens.size(1), mask)
@@ -101,7 +102,7 @@ class GPT(nn.Module):
         return state
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """Decode one token of each of W hypotheses of B texts: tokens (B, W) -> logits (B, W, V)."""
+        """Read one more token of W hypotheses per text, tokens (B, W); returns next-token logits (B, W, V)."""
         where, mask = state.grow(*tokens.shape)
         hidden = self.decoder(self.embedding(tokens), where, mask, caches=state.caches, slots=state.slots)
         return self.head(hidden), state

@@ -1,4 +1,4 @@
-"""The base of all image networks, as stack.py is for Transformers.
+"""The base class and the common settings of all image networks.
 
 hidden(batch)      h = features(pixels): one vector per image
 head(hidden)       W h + b: logits of the classes; with n_classes = 0 there is no head, and the output is h
@@ -29,7 +29,7 @@ class ImageModelConfig(SquareConfig):
 
 
 class ImageNetwork(nn.Module):
-    """pixels (B, C, Y, X), float and normalised -> logits (B, n_classes)."""
+    """The base class of image classifiers: pixels (B, C, Y, X), float and normalised -> logits (B, n_classes)."""
 
     task = "image-classification"
     batch_class = ImageBatch
@@ -44,7 +44,7 @@ class ImageNetwork(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: ImageBatch) -> Tensor:
-        """One vector per image (B, D), the input of the head."""
+        """Return one vector for each image, (B, D): the input of the head."""
         return self.features(channels_last(batch))
 
     def features(self, pixels: Tensor) -> Tensor:
@@ -55,12 +55,12 @@ class ImageNetwork(nn.Module):
 
 
 def channels_last(batch: ImageBatch) -> Tensor:
-    """The pixels (B, C, Y, X), stored with the channels of a pixel together, the layout that tensor cores need."""
+    """Return the pixels (B, C, Y, X) in the channels-last memory format, which tensor cores need."""
     return batch.pixels.contiguous(memory_format=torch.channels_last)
 
 
 def dense(d_in: int, d_out: int, dropout: float) -> nn.Sequential:
-    """The two wide dense layers at the end of AlexNet and VGG: x (B, C, Y, X) -> (B, d_out)."""
+    """Build the two wide dense layers at the end of AlexNet and VGG: x (B, C, Y, X) -> (B, d_out)."""
     layers: list[nn.Module] = [nn.Flatten()]
     for n in (d_in, d_out):
         layers += [nn.Linear(n, d_out), nn.ReLU(), nn.Dropout(dropout)]

@@ -7,8 +7,8 @@ h   = mean over all pixels               (B, D)
 18, 34              two 3×3 per block            224×224
 50, 101, 152        bottlenecks                  224×224; the 3×3 has the stride, as in torchvision
 20, 32, … 1202      6n + 2 layers, option A      32×32, section 4.2 of the paper
-plain               the same without shortcuts: plain56 has even a higher training error than plain20, the observation
-                    that motivated ResNet
+plain               networks without shortcuts: even the training error is higher for plain56 than for
+                    plain20, the observation that motivated ResNet
 """
 
 from typing import Literal, NamedTuple
@@ -38,17 +38,19 @@ class BlockShape(NamedTuple):
 
 
 class ResNetConfig(ImageModelConfig):
-    """[model] of kind "resnet". The defaults are ResNet-50."""
+    """The [model] table of a recipe, for kind = "resnet". The defaults are ResNet-50."""
 
     kind: Literal["resnet"] = "resnet"
-    stem: Literal["7x7", "3x3"] = Field("7x7", description="first layer: 7x7 and a pool, or 3x3 for small images")
+    stem: Literal["7x7", "3x3"] = Field("7x7", description="first layer: 7x7 with pooling, or 3x3 for small images")
     stem_width: int = Field(64, gt=0, description="number of filters in the stem")
     block: BlockKind = Field("bottleneck", description="type of the residual blocks")
     depths: tuple[PositiveInt, ...] = Field((3, 4, 6, 3), min_length=1, description="number of blocks in each stage")
     widths: tuple[PositiveInt, ...] = Field(
-        (256, 512, 1024, 2048), description="output channels of each stage, one for each of depths"
+        (256, 512, 1024, 2048), description="output channels of each stage; as many entries as depths"
     )
-    shortcut: Shortcut = Field("projection", description="shortcut of blocks that change the shape; none: no shortcuts")
+    shortcut: Shortcut = Field(
+        "projection", description="shortcut of blocks that change the shape; none removes every shortcut"
+    )
 
     def model_post_init(self, _: object) -> None:
         if len(self.widths) != len(self.depths):
@@ -57,7 +59,7 @@ class ResNetConfig(ImageModelConfig):
                 f"both need one entry per stage"
             )
         if self.block == "bottleneck" and any(width % 4 for width in self.widths):
-            raise ValueError(f"widths = {self.widths} must be multiples of 4 for bottlenecks, which use a quarter")
+            raise ValueError(f"widths = {self.widths} must be multiples of 4: a bottleneck narrows to a quarter")
         if self.shortcut == "padding" and [*self.widths] != sorted((self.stem_width, *self.widths))[1:]:
             raise ValueError(
                 f'shortcut = "padding" needs widths that never decrease, from stem_width = {self.stem_width} '
@@ -66,7 +68,7 @@ class ResNetConfig(ImageModelConfig):
 
     @property
     def block_shapes(self) -> list[BlockShape]:
-        """All blocks in order."""
+        """The shapes of all blocks, in order."""
         shapes, c_in = [], self.stem_width
         for stage, (n_blocks, c_out) in enumerate(zip(self.depths, self.widths)):
             for number in range(n_blocks):

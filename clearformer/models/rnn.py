@@ -1,10 +1,10 @@
 """The recurrent language model, which reads token by token into a state of fixed size (Mikolov et al. 2010).
 
-    s_t = cell(E[x_t], s_t−1)           L layers, each reading the one below; embeddings or one-hot vectors
+    s_t = cell(E[x_t], s_t−1)           L layers, each reading the one below; E gives embeddings or one-hot vectors
     logits_t = V h_t + c                at each position, logits of the next token
 
-Sizes and dropout, on all connections except through time, follow Zaremba et al. 2014. The state is carried from batch
-to batch (data/streams.py) and from decoding step to decoding step.
+Sizes and dropout follow Zaremba et al. 2014; dropout acts on all connections except those through time. The state is
+carried from batch to batch (data/streams.py) and from decoding step to decoding step.
 """
 
 from typing import Literal
@@ -23,7 +23,10 @@ from clearformer.models.bert import require_head
 
 
 class RNNConfig(Config):
-    """[model] of kind "rnn-lm". The defaults are the medium LSTM of Zaremba et al., with 19.8 million parameters."""
+    """The [model] table of a recipe, for kind = "rnn-lm". The defaults are the medium LSTM of Zaremba et al. 2014.
+
+    It has 19.8 million parameters.
+    """
 
     kind: Literal["rnn-lm"] = "rnn-lm"
     preset: str | None = Field(None, description="name of a preset, such as lstm-ptb-small")
@@ -38,12 +41,12 @@ class RNNConfig(Config):
         0.5, ge=0, lt=1, description="dropout probability on embeddings, between layers and on the head's input"
     )
     init: float = Field(0.05, gt=0, description="weights are initialised uniformly between −init and init")
-    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false under a classifier")
+    word_head: bool = Field(True, description="whether there is a head that predicts tokens; false in a classifier")
     max_length: int = Field(8192, gt=0, description="max length of a text or prompt in tokens, limited only by memory")
 
 
 class RNN(nn.Module):
-    """tokens (B, T) -> logits (B, T, V), or hidden (B, T, D) where there is no word head."""
+    """A recurrent language model: tokens (B, T) -> logits (B, T, V), or hidden states (B, T, D) without a word head."""
 
     Config = RNNConfig
     task = "causal-lm"
@@ -68,13 +71,14 @@ class RNN(nn.Module):
         return hidden if self.unembedding is None else self.head(hidden)
 
     def hidden(self, batch: TextBatch) -> Tensor:
-        """The last layer (B, T, D), each row starting from a state of zeros."""
+        """Return the output of the last layer, (B, T, D), where each row starts from a state of zeros."""
         return self.read(batch, None)[0]
 
     def read(self, batch: TextBatch, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The last layer (B, T, D) and the state (N, L, B, D) after the batch, given the state before it.
+        """Return the output of the last layer, (B, T, D), and the state (N, L, B, D) after the batch.
 
-        Padding at the end of a row needs no lengths: later tokens do not affect earlier ones.
+        `state` is the state before the batch. Padding at the end of a row needs no lengths: later tokens do not affect
+        earlier ones.
         """
         x = self.dropout(self.embedding(batch.tokens))
         if state is not None and batch.continues is not None:
@@ -89,12 +93,12 @@ class RNN(nn.Module):
         return require_head(self.unembedding, "word_head")(hidden)
 
     def start(self, tokens: Tensor, mask: Tensor | None) -> RecurrentState:
-        """Read the prompts: tokens (B, S), S may be 0; mask (B, S), True at tokens, padding at the end."""
+        """Read the prompts, tokens (B, S); S may be 0. mask (B, S) is True at tokens; padding is at the end."""
         _, state = self.layers(self.embedding(tokens), None, None if mask is None else mask.sum(1))
         return RecurrentState(state[:, :, :, None])  # (N, L, B, 1, D)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Decode one token of each of W hypotheses of B texts: tokens (B, W) -> logits (B, W, V)."""
+        """Read one more token of W hypotheses per text, tokens (B, W); returns next-token logits (B, W, V)."""
         before = state.expanded(tokens.size(1)).flatten(2, 3)  # (N, L, B·W, D)
         hidden, after = self.layers(self.embedding(tokens.flatten()[:, None]), before)
         state.vectors = after.unflatten(2, tokens.shape)
@@ -102,9 +106,9 @@ class RNN(nn.Module):
 
 
 def read_apart(layers: Unrolled, x: Tensor, positions: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Run the layers over rows of several documents, each starting at position 0, separately for each document.
+    """Run the layers over each document of a row separately; a document starts wherever positions (B, T) is 0.
 
-    x (B, T, D), positions (B, T), state (N, L, B, D): the first document of each row continues from it.
+    x has shape (B, T, D). The first document of each row continues from `state`, (N, L, B, D).
     """
     T, n = x.size(1), positions.numel()
     starts = (positions == 0).flatten().nonzero()[:, 0]  # (P,), in rows laid end to end

@@ -7,8 +7,8 @@
     s_i = cell(W E y_i−1 + C c_i, s_i−1)         the decoder
     t_i = maxout(U_o s_i + V_o E y_i−1 + C_o c_i),  logits_i = W_o t_i
 
-The appendix of the paper and the notes have s_i−1 in t_i; equation 4 of the paper and this module have s_i. With
-cell = "gru" the encoder uses torch's fused kernel, whose relevance gate is applied after the product; "gru-notes" is
+The appendix of the paper and the course notes have s_i−1 in t_i; equation 4 of the paper and this module have s_i. With
+cell = "gru" the encoder uses torch's fused kernel, which applies the relevance gate after the product; "gru-notes" is
 the cell of the paper.
 """
 
@@ -30,7 +30,10 @@ from clearformer.layers.recurrent import Step, autocast_off, recurrent
 
 
 class Seq2SeqConfig(Config):
-    """[model] of kind "seq2seq". The defaults are the sizes of Bahdanau et al. 2015, whose t_i has 500 features."""
+    """The [model] table of a recipe, for kind = "seq2seq".
+
+    The defaults are the sizes of Bahdanau et al. 2015, except that the paper has 500 features in t_i.
+    """
 
     kind: Literal["seq2seq"] = "seq2seq"
     preset: str | None = Field(None, description="name of a preset, such as bahdanau")
@@ -48,7 +51,7 @@ class Seq2SeqConfig(Config):
     dropout: float = Field(
         0.2, ge=0, lt=1, description="dropout probability on embeddings, encoder states and the head's input"
     )
-    max_length: int = Field(512, gt=0, description="max length of each side in tokens; longer texts are truncated")
+    max_length: int = Field(512, gt=0, description="max length of a text in tokens; longer texts are truncated")
 
     def model_post_init(self, _: object) -> None:
         if self.share in ("embeddings", "all") and self.source_vocab != self.target_vocab:
@@ -56,7 +59,7 @@ class Seq2SeqConfig(Config):
 
 
 class Seq2Seq(nn.Module):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
+    """A recurrent encoder–decoder: source (B, S), target (B, T) -> logits (B, T, V) of each next target token."""
 
     Config = Seq2SeqConfig
     task = "translation"
@@ -82,12 +85,12 @@ class Seq2Seq(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: Batch) -> Tensor:
-        """t_1 … t_T (B, T, E). Only the recurrence is computed token by token, the rest for all tokens at once."""
+        """Return t_1 … t_T, (B, T, E). Only the recurrence is computed token by token, the rest all at once."""
         words, states, contexts, _ = self.unroll(batch)
         return self.maxout(states, words, contexts)
 
     def attention_patterns(self, batch: Batch) -> Tensor | None:
-        """The attention of each target token to the source (B, L, H, T, S), L = H = 1; None without attention."""
+        """Return the attention pattern of the decoder, (B, L, H, T, S) with L = H = 1, or None without attention."""
         *_, patterns = self.unroll(batch)
         return None if patterns[0] is None else torch.cat(patterns, dim=1)[:, None, None]
 
@@ -95,7 +98,7 @@ class Seq2Seq(nn.Module):
         return self.unembedding(hidden)
 
     def unroll(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, list[Any]]:
-        """E y (B, T, E), s (B, T, D), c (B, T, 2D), and the alignment (B, 1, S) of each target token."""
+        """Run the decoder; returns E y (B, T, E), s (B, T, D), c (B, T, 2D) and each token's alignment (B, 1, S)."""
         state, memory = self.encode(batch.source, batch.source_mask)
         words = self.dropout(self.target_embedding(batch.target))
         states, contexts, patterns = [], [], []
@@ -108,7 +111,10 @@ class Seq2Seq(nn.Module):
         return words, torch.cat(states, dim=1), torch.cat(contexts, dim=1), patterns
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> tuple[Tensor, Memory]:
-        """source (B, S), source_mask (B, S) True at tokens -> the state s_0 (N, B, 1, D) and the attention's memory."""
+        """Encode source (B, S); returns the state s_0 (N, B, 1, D) and the memory of the attention layer.
+
+        source_mask (B, S) is True at tokens.
+        """
         x = self.dropout(self.source_embedding(source))
         outputs, last = self.encoder(x, None, None if source_mask is None else source_mask.sum(1))
         ends = [self.encoder.cell.read(last[:, direction]) for direction in (0, 1)]  # →h_S, ←h_1: (B, D) each
@@ -118,7 +124,10 @@ class Seq2Seq(nn.Module):
             return state, self.decoder.attn.remember(self.dropout(outputs), summary, source_mask)
 
     def maxout(self, states: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
-        """s_i (B, T, D), E y_i−1 (B, T, E), c_i (B, T, 2D) -> t_i (B, T, E): the larger of every two features."""
+        """Return t_i (B, T, E), the larger of every two features.
+
+        The inputs are s_i (B, T, D), E y_i−1 (B, T, E) and c_i (B, T, 2D).
+        """
         pairs = self.readout(torch.cat([states, words, contexts], dim=2)).unflatten(2, (-1, 2))
         return self.dropout(pairs.amax(-1))
 
@@ -127,7 +136,7 @@ class Seq2Seq(nn.Module):
         return RecurrentState(state, *memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Decode one token of each of W hypotheses of B sentences: tokens (B, W) -> logits (B, W, V)."""
+        """Read one more token of W hypotheses per sentence, tokens (B, W); returns next-token logits (B, W, V)."""
         words = self.target_embedding(tokens)  # (B, W, E)
         with autocast_off(words.device.type):
             before = state.expanded(tokens.size(1))
@@ -136,7 +145,7 @@ class Seq2Seq(nn.Module):
 
 
 class Decoder(nn.Module):
-    """One step: x = W E y (B, W, G·D), state (N, B, W, D) -> the next state, the context (B, W, 2D), the alignment."""
+    """A decoder step: x = W E y (B, W, G·D), state (N, B, W, D) -> next state, context (B, W, 2D) and alignment."""
 
     is_block = True  # compiled as one unit
 

@@ -2,7 +2,7 @@
 
     x = subsample(frames)               strided convolutions over time, which leave fewer frames
     h_t = [→h_t; ←h_t]                  a sound depends on the sounds before and after it
-    logits_t = W norm(h_t) + b          V tokens, and last the blank: no new token in this frame
+    logits_t = W norm(h_t) + b          V tokens, then the blank, which means no new token in this frame
 
 The data does not say which frames belong to which letter: objectives/ctc.py sums over all alignments. Without the norm,
 the input hardly affects the logits at first, and every frame remains blank for hundreds of steps.
@@ -21,12 +21,12 @@ from clearformer.layers.subsample import Subsample, shortened
 
 
 class SpeechRNNConfig(Config):
-    """[model] of kind "speech-rnn"."""
+    """The [model] table of a recipe, for kind = "speech-rnn"."""
 
     kind: Literal["speech-rnn"] = "speech-rnn"
     preset: str | None = Field(None, description="name of a preset, such as speech-lstm")
     vocab: int = Field(64, gt=0, description="vocabulary size without the blank, set from the tokenizer in training")
-    channels: int = Field(80, gt=0, description="mel bands of a frame, set from [sound] in training")
+    channels: int = Field(80, gt=0, description="number of mel bands, set from [sound] in training")
     cell: CellName = Field("lstm", description="recurrent cell; layers/cells.py has the equations")
     n_layers: int = Field(3, gt=0, description="number of recurrent layers")
     d_model: int = Field(512, gt=0, multiple_of=2, description="width of both directions together, an even number")
@@ -37,7 +37,7 @@ class SpeechRNNConfig(Config):
 
 
 class SpeechRNN(nn.Module):
-    """frames (B, T, M) -> logits (B, T', V + 1)."""
+    """A recurrent speech recogniser: frames (B, T, M) -> logits (B, T', V + 1) of V tokens and the blank."""
 
     Config = SpeechRNNConfig
     task = "ctc"
@@ -56,7 +56,7 @@ class SpeechRNN(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """The last layer (B, T', D), zero at padding."""
+        """Return the output of the last layer, (B, T', D), zero at padding."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         return self.layers.outputs(x, lengths)
 
@@ -64,5 +64,5 @@ class SpeechRNN(nn.Module):
         return self.scores(self.dropout(self.norm(hidden)))
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """The lengths (B,) after subsampling, in frames for which the head predicts."""
+        """Return the lengths (B,) after subsampling: the number of frames that the head classifies."""
         return shortened(lengths, *self.config.strides)

@@ -2,9 +2,9 @@
 
     x = subsample(frames)               strided convolutions over time, which leave fewer frames
     h = encoder(x)                      L blocks with attention in both directions
-    logits_t = W h_t + b                V tokens, and last the blank: no new token in this frame
+    logits_t = W h_t + b                V tokens, then the blank, which means no new token in this frame
 
-The same as models/speech_rnn.py, with attention in place of recurrence.
+The network resembles models/speech_rnn.py, with attention in place of recurrence.
 """
 
 from typing import Literal
@@ -23,12 +23,12 @@ from clearformer.models.stack import StackConfig, build_stack
 
 
 class SpeechTransformerConfig(StackConfig):
-    """[model] of kind "speech-transformer"."""
+    """The [model] table of a recipe, for kind = "speech-transformer"."""
 
     kind: Literal["speech-transformer"] = "speech-transformer"
     preset: str | None = Field(None, description="name of a preset")
     vocab: int = Field(64, gt=0, description="vocabulary size without the blank, set from the tokenizer in training")
-    channels: int = Field(80, gt=0, description="mel bands of a frame, set from [sound] in training")
+    channels: int = Field(80, gt=0, description="number of mel bands, set from [sound] in training")
     n_layers: int = Field(6, gt=0, description="number of blocks")
     d_model: int = Field(256, gt=0, description="width of the model")
     d_ff: int = Field(1024, gt=0, description="width of the feed-forward networks")
@@ -40,7 +40,7 @@ class SpeechTransformerConfig(StackConfig):
 
 
 class SpeechTransformer(nn.Module):
-    """frames (B, T, M) -> logits (B, T', V + 1)."""
+    """A Transformer speech recogniser: frames (B, T, M) -> logits (B, T', V + 1) of V tokens and the blank."""
 
     Config = SpeechTransformerConfig
     task = "ctc"
@@ -57,7 +57,7 @@ class SpeechTransformer(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: SoundBatch) -> Tensor:
-        """The last layer (B, T', D). Values at padding have no meaning."""
+        """Return the output of the encoder, (B, T', D). Values at padding have no meaning."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         where = torch.arange(x.size(1), device=x.device)
         return self.encoder(x, where, Padding(where < lengths[:, None]))
@@ -66,5 +66,5 @@ class SpeechTransformer(nn.Module):
         return self.scores(hidden)
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """The lengths (B,) after subsampling, in frames for which the head predicts."""
+        """Return the lengths (B,) after subsampling: the number of frames that the head classifies."""
         return shortened(lengths, *self.config.strides)

@@ -2,7 +2,7 @@
 
     encoder          self-attention in both directions                 BERT, the encoder of the Transformer and of T5
     decoder          causal self-attention                             GPT, Llama
-    with cross       the same, and attention to a memory               the decoder of the Transformer and of T5
+    with cross       causal self-attention and cross-attention         the decoder of the Transformer and of T5
 
 Models differ only in these settings: pre- or post-norm, LayerNorm or RMSNorm, ReLU or SwiGLU, learned or rotary
 positions, biases or none.
@@ -25,22 +25,22 @@ Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "ge
 
 
 class StackConfig(Config):
-    """The keys of [model] that define a block. The defaults are the base model of Vaswani et al. 2017, but pre-norm."""
+    """The keys of [model] that define a block. The defaults are the base model of Vaswani et al. 2017 with pre-norm."""
 
     d_model: int = Field(512, gt=0, description="width of the model")
     d_ff: int = Field(2048, gt=0, description="width of the feed-forward networks")
     n_heads: int = Field(8, gt=0, description="attention heads per layer")
-    n_kv_heads: int | None = Field(None, gt=0, description="heads of keys and values; default: n_heads")
+    n_kv_heads: int | None = Field(None, gt=0, description="number of key and value heads; default: n_heads")
     d_head: int | None = Field(None, gt=0, description="width of a head; default: d_model / n_heads")
     activation: Activation = Field("relu", description="feed-forward activation")
-    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    norm: Literal["layer", "rms"] = Field("layer", description="type of every norm: LayerNorm or RMSNorm")
     norm_eps: float | None = Field(None, gt=0, description="ε of every norm; default: 1e-5 (layer) or 1e-6 (rms)")
     residual: Literal["pre", "post"] = Field("pre", description="norm before each sublayer or after each residual sum")
-    first_norm: bool = Field(False, description="whether a norm follows the embeddings and their positions")
-    final_norm: bool | None = Field(None, description="whether a norm follows the last block; default: with pre-norm")
+    first_norm: bool = Field(False, description="whether to normalise the sum of embeddings and positions")
+    final_norm: bool | None = Field(None, description="whether a norm follows the last block; default: if pre-norm")
     positions: PositionConfig = PositionConfig()
-    max_length: int = Field(512, gt=0, description="max length of each side in tokens")
-    attention_scale: float | None = Field(None, gt=0, description="factor of the attention scores; default: 1/√d_head")
+    max_length: int = Field(512, gt=0, description="max length of a text in tokens")
+    attention_scale: float | None = Field(None, gt=0, description="factor on the attention scores; default: 1/√d_head")
     bias: bool = Field(True, description="whether linear layers have biases")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on embeddings and sublayer outputs")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability on attention patterns")
@@ -52,7 +52,9 @@ class StackConfig(Config):
         if self.n_kv_heads and self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads = {self.n_heads} must be a multiple of n_kv_heads = {self.n_kv_heads}")
         if self.positions.kind == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need heads of even width, not {self.head_width}; set d_head")
+            raise ValueError(
+                f"rotary positions need heads of even width, not {self.head_width}; set d_head to an even number"
+            )
 
     @property
     def head_width(self) -> int:

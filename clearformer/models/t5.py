@@ -5,7 +5,7 @@ It is a Transformer with another configuration:
     positions     b_h[bucket(t − s)] on the attention scores, learnt once for the encoder and once for the decoder
     norm          RMSNorm before each sublayer, and no bias in any layer
     scores        q k', not divided by √K: the initialisation of Wq contains that factor
-    head          E' (h / √D), tied with the source and target embeddings; T5 1.1 has a separate matrix and no 1/√D
+    head          E' (h / √D), tied to the source and target embeddings; T5 1.1 has a separate matrix and no 1/√D
     feed-forward  ReLU; in T5 1.1 GELU with a gate
 
 The decoder starts with the padding token. `max_length` limits only its output: relative positions have no limit.
@@ -24,7 +24,7 @@ from clearformer.models.transformer import Transformer, TransformerConfig
 
 
 class T5Config(TransformerConfig):
-    """[model] of kind "t5". The defaults are T5-small: 60.5 million parameters."""
+    """The [model] table of a recipe, for kind = "t5". The defaults are T5-small: 60.5 million parameters."""
 
     kind: Literal["t5"] = "t5"  # type: ignore[assignment]
     source_vocab: int = Field(32128, gt=0, description="source vocabulary size, set from the tokenizer in training")
@@ -32,7 +32,7 @@ class T5Config(TransformerConfig):
     d_head: int | None = Field(64, gt=0, description="width of a head; n_heads · d_head need not equal d_model")
     norm: Literal["layer", "rms"] = "rms"
     positions: PositionConfig = PositionConfig(kind="t5")
-    attention_scale: float | None = Field(1.0, gt=0, description="factor of the attention scores")
+    attention_scale: float | None = Field(1.0, gt=0, description="factor on the attention scores")
     bias: bool = False
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
     activation_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability inside feed-forward networks")
@@ -41,7 +41,7 @@ class T5Config(TransformerConfig):
 
 
 class T5(Transformer):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
+    """A T5 model: source (B, S), target (B, T) -> logits (B, T, V) of the next target token at each position."""
 
     Config = T5Config
     begins_with = "pad"
@@ -52,14 +52,14 @@ class T5(Transformer):
 
 
 def unit(module: nn.Module) -> None:
-    """For `module.apply`, T5's initialisation: embeddings N(0, 1), matrices N(0, 1/fan_in), which keeps that variance.
+    """Initialise as T5 does, for use in `module.apply`: embeddings from N(0, 1), matrices from N(0, 1/fan_in).
 
-    Wq is multiplied by 1/√K, the factor that the attention scores lack.
+    Such matrices keep the variance of their input. Wq is multiplied by 1/√K, the factor that the attention scores lack.
     """
     if isinstance(module, TokenEmbedding):
         nn.init.normal_(module.weight)
     elif isinstance(module, nn.Linear) and not isinstance(module, Unembedding):
         nn.init.normal_(module.weight, std=module.in_features**-0.5)
-    elif isinstance(module, MultiHeadAttention):  # after the layers inside it
+    elif isinstance(module, MultiHeadAttention):  # visited after its layers
         with torch.no_grad():
             module.qkv.weight[: module.rows[0]] *= module.d_head**-0.5 / module.scale

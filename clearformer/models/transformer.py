@@ -4,7 +4,7 @@
     hidden = decode(target, memory)               the same, with a causal mask, and cross-attention to `memory`
     logits = head(hidden)                         at each position, logits of the next token
 
-Every variant is a field of the configuration: pre- or post-norm, ReLU or SwiGLU, sinusoidal or rotary, tied or not.
+Every variant is a setting: pre- or post-norm, ReLU or SwiGLU, sinusoidal or rotary positions, tied embeddings or not.
 """
 
 from functools import partial
@@ -25,7 +25,10 @@ from clearformer.models.stack import StackConfig, build_stack
 
 
 class TransformerConfig(StackConfig):
-    """[model] of kind "transformer". The defaults are the paper's base model, but pre-norm."""
+    """The [model] table of a recipe, for kind = "transformer".
+
+    The defaults are the base model of the paper, but with pre-norm.
+    """
 
     kind: Literal["transformer"] = "transformer"
     preset: str | None = Field(None, description="name of a preset, such as transformer-tiny")
@@ -52,7 +55,7 @@ class TransformerConfig(StackConfig):
 
 
 class Transformer(nn.Module):
-    """source (B, S), target (B, T) -> logits (B, T, V): at each position, logits of the next target token."""
+    """An encoder–decoder Transformer: source (B, S), target (B, T) -> logits (B, T, V) of each next target token."""
 
     Config = TransformerConfig
     task = "translation"
@@ -77,19 +80,19 @@ class Transformer(nn.Module):
         return self.head(self.hidden(batch))
 
     def hidden(self, batch: Batch) -> Tensor:
-        """The decoder's last layer (B, T, D), for objectives that fuse the head with their loss."""
+        """Return the output of the decoder, (B, T, D), for objectives that fuse the head with their loss."""
         return self.decode(batch.target, self.encode(batch.source, batch.source_mask), batch.source_mask)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.unembedding(hidden * self.config.d_model**-0.5 if self.config.scale_head else hidden)
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """source (B, S), source_mask (B, S) True at tokens, None if there is no padding -> memory (B, S, D)."""
+        """Encode source (B, S) as memory (B, S, D). source_mask (B, S) is True at tokens, or None without padding."""
         where = torch.arange(source.size(1), device=source.device)
         return self.encoder(self.source_embedding(source), where, padding(source_mask))
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
-        """target (B, T), memory (B, S, D) -> hidden (B, T, D).
+        """Return the hidden states (B, T, D) of target (B, T), given memory (B, S, D).
 
         Padding at the end of a target needs no mask: causal positions do not see it, and losses ignore its outputs.
         """
@@ -97,13 +100,13 @@ class Transformer(nn.Module):
         return self.decoder(self.target_embedding(target), where, Causal(), memory, padding(source_mask))
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> DecodeState:
-        """Encode the source once, and project the memory once for every decoder block. Nothing is decoded yet."""
+        """Encode the source, and compute its keys and values for every decoder block. Nothing is decoded yet."""
         memory = self.encode(source, source_mask)
         keys_values = [block.cross.remember(memory) for block in self.decoder.blocks]  # type: ignore[operator, union-attr]
         return DecodeState(len(keys_values), source.device, keys_values, source_mask)
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """Decode one token of each of W hypotheses of B sentences: tokens (B, W) -> logits (B, W, V)."""
+        """Read one more token of W hypotheses per sentence, tokens (B, W); returns next-token logits (B, W, V)."""
         where, mask = state.grow(*tokens.shape)
         x, memory_mask = self.target_embedding(tokens), padding(state.memory_keys)
         hidden = self.decoder(x, where, mask, state.memory, memory_mask, state.caches, state.slots)

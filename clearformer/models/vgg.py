@@ -19,20 +19,20 @@ from clearformer.wording import count
 
 
 class VGGConfig(ImageModelConfig):
-    """[model] of kind "vgg". The defaults are VGG-16."""
+    """The [model] table of a recipe, for kind = "vgg". The defaults are VGG-16."""
 
     kind: Literal["vgg"] = "vgg"
     depths: tuple[PositiveInt, ...] = Field(
         (2, 2, 3, 3, 3), min_length=1, description="number of convolutions in each stage"
     )
     widths: tuple[PositiveInt, ...] = Field(
-        (64, 128, 256, 512, 512), description="number of filters in each stage, one for each of depths"
+        (64, 128, 256, 512, 512), description="number of filters in each stage; as many entries as depths"
     )
     batch_norm: bool = Field(
         False, description="whether batch norm follows each convolution, which keeps its bias, as in torchvision"
     )
     grid: int = Field(
-        7, gt=0, description="height and width to which the input of the dense layers is averaged; 1 for 32×32 images"
+        7, gt=0, description="height and width to which the dense layers' input is average-pooled; 1 for 32×32 images"
     )
     d_model: int = Field(4096, gt=0, description="width of the dense layers")
     dropout: float = Field(0.5, ge=0, lt=1, description="dropout probability on the dense layers")

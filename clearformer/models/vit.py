@@ -5,7 +5,7 @@
     h = z_class, or the mean of z     (B, D)
 
 Locality and translation equivariance are built into convolutions; this network has to learn both. An image of another
-size than the model's has more or fewer patches, and their positions are interpolated.
+size than the model was built for has more or fewer patches, and their positions are interpolated.
 """
 
 from typing import Literal
@@ -26,11 +26,13 @@ SHARED = ("d_model", "d_ff", "n_heads", "activation", "norm_eps", "dropout", "at
 
 
 class ViTConfig(ImageModelConfig):
-    """[model] of kind "vit". The defaults are ViT-B/16."""
+    """The [model] table of a recipe, for kind = "vit". The defaults are ViT-B/16."""
 
     kind: Literal["vit"] = "vit"
     patch: int = Field(16, gt=0, description="height and width of a patch in pixels, a divisor of size")
-    pooling: Literal["class", "mean"] = Field("class", description="image vector: class token or mean over patches")
+    pooling: Literal["class", "mean"] = Field(
+        "class", description="vector that represents an image: class token or mean over patches"
+    )
     n_layers: int = Field(12, gt=0, description="number of blocks")
     d_model: int = Field(768, gt=0, description="width of the model, a multiple of n_heads")
     d_ff: int = Field(3072, gt=0, description="width of the feed-forward networks")
@@ -49,7 +51,7 @@ class ViTConfig(ImageModelConfig):
 
     @property
     def stack(self) -> StackConfig:
-        """The settings of a block. The stack has no positions: `Patches` adds them."""
+        """The settings of the blocks. Their stack has no position encoding, because `Patches` adds positions."""
         return StackConfig(**{key: getattr(self, key) for key in SHARED}, positions=PositionConfig(kind="none"))
 
 

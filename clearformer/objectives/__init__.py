@@ -1,7 +1,7 @@
-"""Objectives: (model, batch) -> sum of the loss, and the number of terms in it. One file per objective.
+"""Objectives: functions (model, batch) -> the summed loss and the number of its terms. One file per objective.
 
-A shipped objective belongs to a task and is set there (tasks/). OBJECTIVES holds the objectives that users register;
-the attribute `task` of each is the name of the task whose data it learns from.
+A shipped objective belongs to a task, which refers to it (tasks/). OBJECTIVES holds the objectives that users register;
+each has an attribute `task`, the name of the task whose data it learns from.
 """
 
 from collections.abc import Callable

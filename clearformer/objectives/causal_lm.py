@@ -20,7 +20,7 @@ from clearformer.wording import count
 
 
 class CausalLMConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of language modelling."""
 
     kind: str = "causal-lm"
     label_smoothing: float = Field(

@@ -1,10 +1,10 @@
-"""Classification of texts or words; regression, if the model has a single output.
+"""Classification of texts or words, or regression if the model has a single output.
 
-    classes    loss = − Σ_i w(y_i) log p(y_i | x_i)         over texts, or over labelled positions
-    values     loss = Σ_i (ŷ_i − y_i)²                      over the same
+    classes    loss = − Σ_i w(y_i) log p(y_i | x_i)         i over texts, or over labelled positions
+    values     loss = Σ_i (ŷ_i − y_i)²                      i over texts, or over labelled positions
 
-w weights the classes and is 1 by default. The count is the number of examples, not the sum of their weights: weights
-whose mean over the data is 1 keep the loss comparable.
+w(k) is the weight of class k, 1 by default. The sum is later divided by the number of examples, not by the sum of their
+weights: if the mean weight over the data is 1, the loss stays comparable.
 """
 
 import torch
@@ -20,7 +20,7 @@ from clearformer.wording import count
 
 
 class ClassificationConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of classification."""
 
     kind: str = "classification"
     weights: tuple[PositiveFloat, ...] | None = Field(
@@ -32,7 +32,7 @@ class ClassificationConfig(Config):
 
 
 class Classification:
-    """The loss runs over positions if the batch has labels (B, T), otherwise over texts with their classes (B,)."""
+    """The loss is summed over positions if the batch has labels (B, T), otherwise over texts, with classes (B,)."""
 
     Config = ClassificationConfig
     task = "classification"
@@ -66,13 +66,13 @@ class Classification:
 
 
 class TokenClassificationConfig(ClassificationConfig):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of tagging."""
 
     kind: str = "token-classification"
 
 
 class TokenClassification(Classification):
-    """The same loss on other data: the batches have labels (B, T)."""
+    """Classification of words: the loss of `Classification`, on batches that have labels (B, T)."""
 
     Config = TokenClassificationConfig
     task = "token-classification"

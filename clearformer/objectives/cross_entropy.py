@@ -2,8 +2,8 @@
 
     loss = − Σ_t Σ_v q_t(v) log p_t(v),    q_t = (1 − ε) [v = y_t] + ε / V                Szegedy et al. 2016
 
-The result is a sum and a count, never a mean: batches hold different numbers of tokens, and a mean of means favours
-short ones.
+The result is a sum and a count, never a mean: batches hold different numbers of tokens, and a mean of means would
+give tokens in small batches more weight.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Loss(NamedTuple):
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """logits (B, T, V), labels (B, T) with IGNORE where nothing is predicted -> () the sum.
+    """Sum the loss over all tokens: logits (B, T, V), labels (B, T) with IGNORE where nothing is predicted -> ().
 
     Computed in float32 or better: half precision is too coarse for the logarithm of a sum over V tokens.
     """

@@ -18,13 +18,13 @@ from clearformer.objectives.cross_entropy import Loss
 
 
 class CTCConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe for CTC, which has no settings."""
 
     kind: str = "ctc"
 
 
 class CTC:
-    """Samples are turned into log-mel frames here, with augmentation during training; frames are used unchanged."""
+    """Samples are converted to log-mel frames here, and augmented in training. Batches of frames are used unchanged."""
 
     Config = CTCConfig
     task = "ctc"
@@ -41,10 +41,13 @@ class CTC:
 
 
 def ctc_loss(logits: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
-    """logits (B, T, V + 1), the blank last; lengths (B,) in frames; labels (B, U) padded with IGNORE -> () the sum."""
+    """Sum the loss over a batch.
+
+    logits (B, T, V + 1) with the blank last, lengths (B,) in frames, labels (B, U) padded with IGNORE -> ()
+    """
     logits32 = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probs = logits32.log_softmax(-1).transpose(0, 1)  # (T, B, V + 1)
-    if torch.are_deterministic_algorithms_enabled():  # CUDA has no deterministic gradient
+    if torch.are_deterministic_algorithms_enabled():  # the gradient on CUDA is not deterministic
         log_probs, lengths, labels = log_probs.cpu(), lengths.cpu(), labels.cpu()
     is_token = labels != IGNORE
     return F.ctc_loss(

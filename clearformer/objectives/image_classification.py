@@ -2,8 +2,8 @@
 
     loss = − Σ_i Σ_k q_i(k) log p(k | x_i),    q = (1 − ε) y + ε / K        y is one-hot, or mixed (augment/mixup.py)
 
-Images arrive as bytes. They are augmented, during training, and normalised here, on the device. A model with auxiliary
-classifiers during training, such as GoogLeNet, adds 0.3 times the loss of each (Szegedy et al. 2015).
+Images arrive as bytes. They are normalised here, on the device, and in training also augmented. If the model has
+auxiliary classifiers, as GoogLeNet has, 0.3 times the loss of each is added in training (Szegedy et al. 2015).
 """
 
 import torch
@@ -19,13 +19,13 @@ from clearformer.objectives.cross_entropy import Loss
 
 
 class ImageClassificationConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of image classification."""
 
     kind: str = "image-classification"
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over all classes"
     )
-    auxiliary: float = Field(0.3, ge=0, description="weight of the loss of each auxiliary classifier")
+    auxiliary: float = Field(0.3, ge=0, description="weight of each auxiliary classifier in the loss")
 
 
 class ImageClassification:

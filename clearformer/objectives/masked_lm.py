@@ -2,13 +2,13 @@
 
     loss = − Σ_m log p(x_m | x̂),    m over the selected positions, x̂ the text with most of them masked
 
-If the batch also has a class for each row, whether its second text follows the first, the next-sentence loss is added.
+If the batch also has a class for each row (does its second text follow the first?), the next-sentence loss is added.
 The paper's loss is the mean over the n selected positions plus the mean over the B rows. Since the total is divided by
 n later, it is
 
     total = Σ tokens + n · (1/B) Σ rows
 
-The head is computed only at the selected positions, about one in seven.
+The language-model head is applied only at the selected positions, about one in seven.
 """
 
 import torch
@@ -22,19 +22,22 @@ from clearformer.objectives.cross_entropy import Loss
 
 
 class MaskedLMConfig(MaskingConfig):
-    """[objective]: as in BERT with `next_sentence`, as in RoBERTa without. data/masking.py draws the positions."""
+    """The [objective] table of a recipe: settings of masked language modelling.
+
+    With `next_sentence`, this is the objective of BERT; without it, of RoBERTa. data/masking.py selects the positions.
+    """
 
     kind: str = "masked-lm"
     next_sentence: bool = Field(
         False,
-        description="whether to train the next-sentence head as well: does the second text follow the first? "
-        "If false, the model is built without it",
+        description="whether to train the next-sentence head as well, which predicts whether the second text follows "
+        "the first; if false, the model is built without this head",
     )
     whole_word: bool = Field(False, description="whether to mask all tokens of a word together")
 
 
 class MaskedLM:
-    """Without labels, only the next-sentence loss remains, and n is the number of rows."""
+    """For a batch without labels, only the next-sentence loss remains, and n is the number of rows."""
 
     Config = MaskedLMConfig
     task = "masked-lm"
@@ -56,14 +59,14 @@ class MaskedLM:
 
 
 def at_selected(hidden: Tensor, batch: EncoderBatch) -> tuple[Tensor, Tensor]:
-    """hidden (B, T, D) -> the vectors (n, D) and the labels (n,) at the selected positions.
+    """Return the vectors (n, D) of `hidden` (B, T, D) and the labels (n,) at the selected positions.
 
-    The index holds positions, so its length is known on the host; a boolean mask would make it wait for the device.
+    The index holds positions, so n is known on the host; a boolean mask would make the host wait for the device.
     """
     assert batch.labels is not None
     return hidden.flatten(0, 1)[batch.labelled], batch.labels.flatten()[batch.labelled]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
-    """logits (n, V), labels (n,) -> (), in float32 or better."""
+    """Compute the cross-entropy in float32 or better: logits (n, V), labels (n,) -> ()."""
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), labels, reduction=reduction)

@@ -10,7 +10,7 @@ from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 
 
 class PrefixLMConfig(CausalLMConfig):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of prefix language modelling."""
 
     kind: str = "prefix-lm"
 

@@ -19,11 +19,11 @@ from clearformer.objectives.cross_entropy import Loss
 
 
 class ReconstructionConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of reconstruction."""
 
     kind: str = "reconstruction"
     noise: float = Field(
-        0.0, ge=0, description="standard deviation s of the noise added to the input; normalised pixels have 1"
+        0.0, ge=0, description="standard deviation s of the noise added to the input, whose standard deviation is 1"
     )
     beta: float = Field(1.0, ge=0, description="weight β of the KL divergence of Gaussian codes")
 
@@ -48,12 +48,12 @@ class Reconstruction:
 
 
 def squared_error(reconstructed: Tensor, pixels: Tensor) -> Tensor:
-    """Summed over all pixels of all images, in float32 or better."""
+    """Sum the squared error over all pixels of all images, in float32 or better."""
     return (reconstructed.to(torch.promote_types(reconstructed.dtype, torch.float32)) - pixels).square().sum()
 
 
 def kl(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """KL divergence from N(μ, σ²) to N(0, 1), summed over all features of all codes, in float32 or better."""
+    """Sum the KL divergence from N(μ, σ²) to N(0, 1) over all features of all codes, in float32 or better."""
     exact = torch.promote_types(mean.dtype, torch.float32)
     mean, log_variance = mean.to(exact), log_variance.to(exact)
     return -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()

@@ -2,7 +2,7 @@
 
     loss = − Σ_b log p(c_b | x_b),    p = softmax(W pooled(x) + b), c = 0 original, 1 changed
 
-The head on the pooled vector is BERT's next-sentence head, which has two classes as well. The trained model ranks
+The head on the pooled vector is BERT's next-sentence head, which also has two classes. The trained model ranks
 sentences by log p(0 | x), the log-probability that they are unchanged.
 """
 
@@ -16,7 +16,7 @@ from clearformer.objectives.masked_lm import cross_entropy
 
 
 class SentenceScoreConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of sentence scoring."""
 
     kind: str = "sentence-score"
     deleted: float = Field(

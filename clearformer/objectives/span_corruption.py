@@ -12,7 +12,7 @@ from clearformer.objectives.translation import Translation
 
 
 class SpanCorruptionConfig(SpanConfig):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of span corruption."""
 
     kind: str = "span-corruption"
     label_smoothing: float = Field(

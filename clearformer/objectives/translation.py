@@ -12,7 +12,7 @@ from clearformer.objectives.cross_entropy import Loss, smoothed_cross_entropy
 
 
 class TranslationConfig(Config):
-    """[objective]"""
+    """The [objective] table of a recipe: settings of translation."""
 
     kind: str = "translation"
     label_smoothing: float = Field(

@@ -1,4 +1,4 @@
-"""Attention patterns: one map per head, and the mean over heads if there are several."""
+"""Plot attention patterns: one map per head, and the mean over heads if there are several."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
@@ -18,7 +18,7 @@ from clearformer.wording import count
 def plot_attention(
     pattern: ArrayLike, source_tokens: Sequence[str], target_tokens: Sequence[str], path: Path | str, title: str = ""
 ) -> Path:
-    """Draw an attention pattern (H, T, S), with target tokens on the vertical and source tokens on the horizontal axis.
+    """Plot an attention pattern (H, T, S), with target tokens on the vertical and source tokens on the horizontal axis.
 
     Each row of a map sums to 1, or to less with prefix tuning, where the prefix receives the rest. All maps have the
     same colour scale, from 0 to the largest weight of any head, so that a sharp head looks darker than a diffuse one.
@@ -72,5 +72,5 @@ def plot_attention(
 
 
 def plot_look(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.lens.attention.look`."""
+    """Plot the data returned by `clearformer.lens.attention.look`."""
     return plot_attention(data["pattern"], data["source"], data["target"], path, data["title"])

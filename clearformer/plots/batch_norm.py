@@ -1,4 +1,4 @@
-"""Losses with and without batch norm, and the gradient norm of each layer at initialisation."""
+"""Plot training losses with and without batch norm, and the gradient norm of each layer at initialisation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ SMOOTH = 10  # steps averaged per point of the loss
 
 
 def plot_batch_norm(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.batch_norm.train`."""
+    """Plot the data returned by `clearformer.claims.batch_norm.train`."""
     runs = data["runs"]
     with saved_figure(path, 10, 4.2) as figure:
         figure.suptitle(data["title"], fontsize=11)

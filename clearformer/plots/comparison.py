@@ -1,4 +1,4 @@
-"""Contenders compared: the validation metric by step and by time, and test BLEU by sentence length."""
+"""Plot a comparison of models: validation metric by step and by time, and test BLEU by sentence length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from clearformer.plots.style import saved_figure
 
 
 def plot_comparison(results: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the results of `clearformer.compare`, averaged over seeds."""
+    """Plot the results of `clearformer.compare`, averaged over seeds."""
     runs, metric = results["runs"], results["metric"]
     has_lengths = all(run["by_length"] for seeds in runs.values() for run in seeds)
     with saved_figure(path, 12 if has_lengths else 8.4, 3.8) as figure:
@@ -42,5 +42,5 @@ def column(run: Mapping[str, Any], key: str) -> list[float]:
 
 
 def average(seeds: Any) -> Sequence[float]:
-    """The mean over seeds, point by point, up to the end of the shortest."""
+    """Return the mean over seeds, point by point, up to the end of the shortest curve."""
     return [mean(values) for values in zip(*seeds)]

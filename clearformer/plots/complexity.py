@@ -1,4 +1,4 @@
-"""Cost against length: seconds, seconds per token, multiply-adds."""
+"""Plot cost against text length: seconds, seconds per token, multiply-adds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from clearformer.plots.style import saved_figure
 
 
 def plot_complexity(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.complexity.measure`."""
+    """Plot the data returned by `clearformer.claims.complexity.measure`."""
     lengths, seconds, multiply_adds = data["lengths"], data["seconds"], data["multiply_adds"]
 
     def series(costs: Mapping[str, Any]) -> dict[str, tuple[list[float], list[float]]]:

@@ -1,4 +1,4 @@
-"""The curves of a run: one panel per quantity, over the same steps."""
+"""Plot the curves of a run: one panel per quantity, over the same steps."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -14,7 +14,7 @@ from clearformer.wording import count
 
 
 class Line(NamedTuple):
-    """One key of the training or validation records."""
+    """A line of a panel: the values of `key` in the records of one `kind`, train or valid."""
 
     kind: str
     key: str
@@ -31,9 +31,9 @@ SPEED = "_per_s"  # the suffix of keys for speeds
 def plot_curves(
     metrics: Sequence[Mapping[str, Any]], path: Path | str, panels: Mapping[str, str] | None = None
 ) -> Path:
-    """Draw the records of a run, the lines of its metrics.jsonl: {"step": 20, "kind": "train", "loss": 6.1, ...}.
+    """Plot the records in the metrics.jsonl of a run: {"step": 20, "kind": "train", "loss": 6.1, ...}.
 
-    `panels` maps the titles of validation metrics to their keys, {"BLEU": "bleu"}; by default, every metric of the
+    `panels` maps the titles of validation metrics to their keys: {"BLEU": "bleu"}. By default, every metric of the
     records is drawn, with its key as title. Panels without values are left out. Titles and legends show the last value
     of each line. Values that are not finite leave a gap in their line.
     """
@@ -44,7 +44,10 @@ def plot_curves(
     }
     if not filled:
         known = f"train loss, valid loss, train lr, train grad_norm, train …{SPEED}, and the metrics of valid"
-        raise DataError(f"nothing to draw: no known keys in {count(len(metrics), 'record')}", f"known keys: {known}")
+        raise DataError(
+            f"nothing to plot: no recognised keys in {count(len(metrics), 'record')}",
+            f"the recognised keys are {known}",
+        )
     columns = 2 if len(filled) == 4 else min(len(filled), 3)
     rows = ceil(len(filled) / columns)
     with saved_figure(path, 3.2 * columns, 2.3 * rows) as figure:
@@ -58,7 +61,7 @@ def plot_curves(
 
 
 def layout(metrics: Sequence[Mapping[str, Any]], panels: Mapping[str, str] | None) -> dict[str, list[Line]]:
-    """The lines of each panel, in order: loss, validation metrics, learning rate, gradient norm, speed."""
+    """Return the lines of each panel, in order: loss, validation metrics, learning rate, gradient norm, speed."""
     if panels is None:
         panels = {key: key for key in keys_of(metrics, "valid")}
     validation = {title: [Line("valid", key)] for title, key in panels.items() if key != "loss"}
@@ -73,13 +76,13 @@ def layout(metrics: Sequence[Mapping[str, Any]], panels: Mapping[str, str] | Non
 
 
 def keys_of(metrics: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """The keys of the records of one kind, in order of first appearance."""
+    """Return the keys in the records of one kind, in order of first appearance."""
     keys = dict.fromkeys(key for record in metrics if record["kind"] == kind for key in record)
     return [key for key in keys if key not in ("step", "kind")]
 
 
 def series(metrics: Sequence[Mapping[str, Any]], line: Line) -> tuple[list[int], list[float]]:
-    """The steps at which a line has a value, and its values there."""
+    """Return the steps at which a line has values, and these values."""
     records = [r for r in metrics if r["kind"] == line.kind and r.get(line.key) is not None]
     return [r["step"] for r in records], [float(r[line.key]) for r in records]
 

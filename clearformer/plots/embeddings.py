@@ -1,4 +1,4 @@
-"""Embeddings of images or texts in two dimensions, coloured by class; for an autoencoder, also reconstructions."""
+"""Plot embeddings of images or texts in two dimensions, coloured by class; for an autoencoder, also reconstructions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from clearformer.plots.style import saved_figure
 
 
 def plot_embeddings(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.lens.embeddings`."""
+    """Plot the data returned by `place` or `place_texts` of `clearformer.lens.embeddings`."""
     rows = data.get("images", {})
     with saved_figure(path, 9.5, 4.6 + 0.85 * len(rows)) as figure:
         figure.suptitle(data["title"], fontsize=11)
@@ -55,7 +55,7 @@ def draw_plane(ax: Axes, view: Mapping[str, Any], labels: list[str]) -> None:
 def draw_rows(
     figure: SubFigure, rows: Mapping[str, Any], error: Mapping[str, float], captions: Mapping[str, str]
 ) -> None:
-    """Draw one row of images per name, with its caption, and its error if there is one."""
+    """Draw a row of images for each name, with its caption, and its error if there is one."""
     n = len(next(iter(rows.values())))
     axes = figure.subplots(len(rows), n, squeeze=False)
     for row, (name, images) in zip(axes, rows.items()):

@@ -1,4 +1,4 @@
-"""Gradient norms against distance, before and after training, with two initialisations; and exploding gradients."""
+"""Plot gradient norms against distance, for two initialisations, before and after training; and exploding gradients."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from clearformer.plots.style import saved_figure
 
 
 def plot_gradients(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.gradients.watch`."""
+    """Plot the data returned by `clearformer.claims.gradients.watch`."""
     clipping = data["clipping"]
     with saved_figure(path, 12.5, 7) as figure:
         figure.suptitle(data["title"], fontsize=11)

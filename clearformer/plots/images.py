@@ -1,4 +1,4 @@
-"""Images side by side, with heat maps, and as small tiles."""
+"""Plot images with heat maps, or as small tiles."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -13,7 +13,7 @@ from clearformer.plots.style import saved_figure
 
 
 def draw_image(ax: Axes, pixels: Any, caption: str = "") -> None:
-    """Draw greys (Y, X), scaled from lowest to highest, or colours (Y, X, 3) in 0 … 255, with a thin frame."""
+    """Draw a framed image: grey (Y, X), scaled from its lowest to its highest value, or colour (Y, X, 3) in 0 … 255."""
     ax.imshow(np.asarray(pixels), cmap="gray", interpolation="nearest")
     families, [words] = lettering([caption])
     ax.set_title(words, fontfamily=families, fontsize=8)
@@ -22,7 +22,7 @@ def draw_image(ax: Axes, pixels: Any, caption: str = "") -> None:
 
 
 def plot_heat(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw images, and below them the same images with their heat maps, which are coarser and scaled separately."""
+    """Plot images, and below them the same images overlaid with their heat maps, each scaled separately."""
     n = len(data["images"])
     with saved_figure(path, 1.7 * n + 0.4, 4.2) as figure:
         figure.suptitle(data["title"], fontsize=10)
@@ -37,7 +37,7 @@ def plot_heat(data: Mapping[str, Any], path: Path | str) -> Path:
 
 
 def plot_tiles(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw filters or feature maps, eight per row."""
+    """Plot filters or feature maps as tiles, eight per row."""
     tiles, captions = data["tiles"], data["captions"]
     rows = ceil(len(tiles) / 8)
     with saved_figure(path, 7, 0.95 * rows + 0.6) as figure:

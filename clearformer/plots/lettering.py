@@ -15,7 +15,7 @@ BASE = "DejaVu Sans"
 
 
 def lettering(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The font families to use, in order of fallback, and the words, romanised where these fonts lack letters."""
+    """Return the font families to use, in order of fallback, and the words, romanised if these fonts lack letters."""
     families, missing = [BASE], {letter for word in words for letter in word} - letters_of(BASE)
     for family in other_families() if missing else ():
         if covered := missing & letters_of(family):
@@ -27,7 +27,7 @@ def lettering(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def make_visible(token: str) -> str:
-    """A token with visible white space: a space becomes ␣, a newline the two characters \\n."""
+    """Make the white space of a token visible: a space becomes ␣, a newline the two characters \\n."""
     escaped = (c.encode("unicode_escape").decode() if unicodedata.category(c) == "Cc" else c for c in token)
     return "".join(escaped).replace(" ", "␣")
 
@@ -67,20 +67,20 @@ def romanise(word: str) -> str:
 
 @cache
 def letters_of(family: str) -> frozenset[str]:
-    """The letters that a font family has glyphs for."""
+    """Return the letters that a font family has glyphs for."""
     return frozenset(map(chr, get_font(files()[family]).get_charmap()))
 
 
 def other_families() -> list[str]:
-    """The other font families of the machine, sans serif first.
+    """Return the other font families on the machine, sans serif first.
 
-    Last Resort is excluded: its glyphs only indicate that the real one is missing.
+    Last Resort is excluded: its glyphs are only placeholders for missing letters.
     """
     families = (name for name in files() if name != BASE and not name.startswith("Last Resort"))
     return sorted(families, key=lambda name: ("Sans" not in name, name))
 
 
 def files() -> dict[str, str]:
-    """One upright file per font family, of regular weight if available, since other weights may lack letters."""
+    """Return one upright file per font family, of regular weight if available: other weights may lack letters."""
     upright = [entry for entry in fontManager.ttflist if entry.style == "normal"]
     return {entry.name: entry.fname for entry in sorted(upright, key=lambda entry: entry.weight in (400, "normal"))}

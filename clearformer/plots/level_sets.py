@@ -1,4 +1,4 @@
-"""Level sets with gradients, the angle between them, and the slope of φ in all directions."""
+"""Plot level sets of φ with gradients, the angle between the two, and the slope of φ in all directions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ LENGTH = 0.35  # half the length of a tangent
 
 
 def plot_level_sets(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.level_sets.walk`."""
+    """Plot the data returned by `clearformer.claims.level_sets.walk`."""
     with saved_figure(path, 12, 4) as figure:
         figure.suptitle(data["title"], fontsize=11)
         field, square, rise = figure.subplots(1, 3)

@@ -1,4 +1,4 @@
-"""Line plots, such as accuracy against the number of examples."""
+"""Draw line plots, such as accuracy against the number of examples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ def plot_lines(
     scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
 ) -> Path:
-    """Draw one line per name. `across` and `up` are the axis labels, `limits` the limits of the vertical axis."""
+    """Plot one line per name. `across` and `up` are the axis labels, `limits` the limits of the vertical axis."""
     if not any(len(x) for x, _ in series.values()):
-        raise DataError("nothing to draw: every line is empty", "give at least one point")
+        raise DataError("nothing to plot: every line is empty", "give at least one point")
     with saved_figure(path, 4.6, 3.0) as figure:
         ax = figure.subplots()
         draw_lines(ax, series, across, up, scale)
@@ -38,7 +38,7 @@ def plot_lines(
 
 
 def draw_lines(ax: Axes, series: Series, across: str, up: str, scale: Scale = "linear") -> None:
-    """Draw lines into existing axes. Colours repeat after eight lines, with another dash style."""
+    """Draw lines into existing axes. Colours repeat after eight lines, with a different dash style."""
     for i, (name, (x, y)) in enumerate(series.items()):
         dash, colour = DASHES[i // len(COLOURS) % len(DASHES)], COLOURS[i % len(COLOURS)]
         mark = "o" if len(x) <= FEW else ""

@@ -1,4 +1,4 @@
-"""Optimisers compared: paths on surfaces, the data of the network, and the losses below them."""
+"""Plot a comparison of optimisers: paths on surfaces and the data of a network above, losses below."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ LOWEST = 1e-6  # smallest height drawn, on a logarithmic axis
 
 
 def plot_optimizers(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.optimizers.race`."""
+    """Plot the data returned by `clearformer.claims.optimizers.race`."""
     with saved_figure(path, 13, 6) as figure:
         figure.suptitle(data["title"], fontsize=11)
         axes = figure.subplots(2, 4)

@@ -1,4 +1,4 @@
-"""Position encodings: sinusoids, similarity against distance, the rotation T_k, ALiBi, and the buckets of T5."""
+"""Plot position encodings: sinusoids, similarity against distance, the rotation T_k, ALiBi, and T5's buckets."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from clearformer.plots.style import BLUE, MUTED, ORANGE, saved_figure
 
 
 def plot_positions(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.positions.look`."""
+    """Plot the data returned by `clearformer.claims.positions.look`."""
     k = data["shift"]
     with saved_figure(path, 12, 6.6) as figure:
         figure.suptitle(data["title"], fontsize=11)
@@ -45,7 +45,7 @@ def plot_positions(data: Mapping[str, Any], path: Path | str) -> Path:
 
 
 def draw_similarity(ax: Axes, similarity: Mapping[str, Any]) -> None:
-    """Draw similarity from one position as lines and from another as dots; if they agree, only the distance matters."""
+    """Draw similarity to one position as lines and to another as dots. If they agree, only the distance matters."""
     first, second = next(iter(similarity.values()))
     draw_lines(
         ax,

@@ -1,4 +1,4 @@
-"""Learning rates by step, with their cumulative sums and sums of squares."""
+"""Plot learning rates by step, with their cumulative sums and sums of squares."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from clearformer.plots.style import saved_figure
 
 
 def plot_schedules(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.claims.schedules.follow`."""
+    """Plot the data returned by `clearformer.claims.schedules.follow`."""
     lines, marks = data["schedules"], data["marks"]
     with saved_figure(path, 11, 3.6) as figure:
         figure.suptitle(data["title"], fontsize=11)

@@ -1,4 +1,4 @@
-"""Correlations of feature maps by layer when images are shifted."""
+"""Plot how feature maps of each layer correlate before and after a shift of the images."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -15,7 +15,7 @@ NAMED = 20  # layers that fit as labels; of more layers, only some are labelled
 
 
 def plot_shifts(data: Mapping[str, Any], path: Path | str) -> Path:
-    """Draw the data of `clearformer.lens.shifts.measure`."""
+    """Plot the data returned by `clearformer.lens.shifts.measure`."""
     layers, distances = data["layers"], data["shifts"]
     names = [f"{name} (stride {line['step']})" for name, line in layers.items()]
     with saved_figure(path, 10, 4.6) as figure:

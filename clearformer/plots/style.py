@@ -43,7 +43,7 @@ STYLE: dict[Any, Any] = {
 
 
 def suffix_of(path: Path | str) -> str:
-    """The file type of a figure, from its name: png or svg."""
+    """Return the file type of a figure, png or svg, from its name."""
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg"):
@@ -53,7 +53,7 @@ def suffix_of(path: Path | str) -> str:
 
 @contextmanager
 def saved_figure(path: Path | str, width: float, height: float) -> Iterator[Figure]:
-    """An empty figure in the common style, `width` × `height` inches, saved to `path` when the context ends.
+    """Provide an empty figure of `width` × `height` inches, and save it to `path` when the context ends.
 
     The suffix of the path selects PNG or SVG. pyplot is not used, so that no figure stays open or is shared by threads.
     """

@@ -1,16 +1,16 @@
-"""Tasks: everything that depends on the type of the data, such as sentence pairs, is in one Task.
+"""Tasks. Each Task holds everything that depends on one type of data, such as sentence pairs.
 
-    flag                  the option for its data: --pairs
-    data, objective       its tables of a recipe
-    plan, plan_finetune   zero configuration: a recipe chosen from the data
-    learn, settle, store  files -> vocabulary, final recipe, examples on disk
-    split, score          batches for training, and metrics on a split
-    handle, evaluate      the object that `load` returns, and its metrics on other files
+    flag                  the command-line option for its data, such as --pairs
+    data, objective       the classes behind its [data] and [objective] tables
+    plan, plan_finetune   choose a recipe from the data (zero configuration)
+    learn, settle, store  turn files into a vocabulary, the final recipe and examples on disk
+    split, score          give the batches of a split, and compute metrics on it
+    handle, evaluate      wrap a trained model for inference, and compute its metrics on other files
 
 TASKS maps names to tasks. A name is also the `kind` of the task's [objective]. Tasks from outside the package are added
-with `register("task", name, class)`: examples/own_task.py.
+with `register("task", name, class)`; see examples/own_task.py.
 
-The flags are defined here, too. The command line builds its options from them, and Python functions take the same
+The flags are also defined here. The command line builds its options from them, and Python functions take the same
 names as keywords:
 
     collect({"pairs": "a.tsv", "valid": "b.tsv"})  ->  Given(PAIRS, {"train": "a.tsv", "valid": "b.tsv"}, {})
@@ -49,7 +49,7 @@ TASKS: "Table[type[Task]]" = Table(
 
 
 def task_named(objective: str) -> "type[Task]":
-    """The task of an objective: the task of the same name, or the `task` of a registered objective."""
+    """Return the task of an objective: the task of the same name or, for a registered objective, its `task`."""
     from clearformer.objectives import OBJECTIVES
 
     if objective in TASKS.names():
@@ -58,7 +58,7 @@ def task_named(objective: str) -> "type[Task]":
 
 
 def objective_named(kind: str) -> type[Any]:
-    """The class of an objective."""
+    """Return the class of the objective `kind`."""
     from clearformer.objectives import OBJECTIVES
 
     return TASKS.resolve(kind).objective if kind in TASKS.names() else OBJECTIVES.resolve(kind)
@@ -72,19 +72,19 @@ def objective_names() -> list[str]:
 
 @dataclass(frozen=True)
 class Option:
-    """A further option of a flag, such as --columns of --pairs; `name` is its keyword in Python."""
+    """An option that belongs to a flag, as --columns belongs to --pairs. `name` is its keyword in Python."""
 
     name: str
     metavar: str
     help: str
     parse: Callable[[str], Any] = str
     default: str = "none"
-    """The default in words, for --help."""
+    """The default as --help shows it."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """The option for one type of data. `parse` converts an argument of the command line into the Python value."""
+    """The command-line option for one type of data, such as --pairs. `parse` converts its text to a Python value."""
 
     name: str
     metavar: str
@@ -92,7 +92,7 @@ class Flag:
     task: str
     """The task that chooses a recipe for such data; the recipe may be for another task with the same flag."""
     makes: str
-    """The model that is trained on such data, for messages: "a translator"."""
+    """The model trained on such data, as messages call it: "a translator"."""
     example: str = "FILE"
     parse: Callable[[str], Any] = str
     options: tuple[Option, ...] = ()
@@ -100,7 +100,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Given:
-    """Data given by the user: the flag, the files of each split, and the further options."""
+    """Data given by the user: the flag, the files of each split, and the options of the flag."""
 
     flag: Flag
     splits: dict[str, Any]
@@ -113,36 +113,39 @@ class Given:
 
 
 def one_or_two(text: str) -> str | tuple[str, str]:
-    """One file, or two files aligned line by line and joined by a comma."""
+    """Parse one file name, or two separated by a comma, whose files are aligned line by line."""
     parts = [text] if Path(text).exists() else text.split(",")
     if len(parts) > 2:
         raise ConfigError(
             f"{text}: expected one file or two, not {len(parts)}",
-            "separate two files, aligned line by line, by a comma",
+            "give one file, or two files aligned line by line and separated by a comma",
         )
     return (parts[0], parts[1]) if len(parts) == 2 else text
 
 
 def one_or_more(text: str) -> list[str]:
-    """One file, or several joined by commas."""
+    """Parse one file name, or several separated by commas."""
     return [text] if Path(text).exists() else text.split(",")
 
 
 def two_columns(text: str) -> tuple[int, int] | tuple[str, str]:
-    """ "0,1" or "en,de"."""
+    """Parse two column numbers, such as "0,1", or two column names, such as "en,de"."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(parts):
-        raise ConfigError(f"--columns {text}: expected two columns", "for example --columns 0,1 or --columns en,de")
+        raise ConfigError(
+            f"--columns {text}: expected two columns", "write, for example, --columns 0,1 or --columns en,de"
+        )
     left, right = parts
     return (int(left), int(right)) if left.isdecimal() and right.isdecimal() else (left, right)
 
 
 def text_columns(text: str) -> int | str | tuple[int | str, int | str]:
-    """ "0", "sentence", or two of them: "3,4"."""
+    """Parse one column or two, each a number or a name: "0", "sentence" or "3,4"."""
     parts = [one_column(part.strip()) for part in text.split(",")]
     if len(parts) > 2 or "" in parts:
         raise ConfigError(
-            f"--text-columns {text}: expected one column or two", "for example --text-columns 0 or --text-columns 3,4"
+            f"--text-columns {text}: expected one column or two",
+            "write, for example, --text-columns 0 or --text-columns 3,4",
         )
     return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
 
@@ -198,7 +201,7 @@ LABELS = Flag(
             "C",
             "Label column of --labels: a number from 0, or a name.",
             one_column,
-            default="`label`, or 1; the last in .conll",
+            default="`label`, or 1; in .conll files, the last",
         ),
     ),
 )
@@ -219,23 +222,26 @@ RECORDINGS = Flag(
     example="train.tsv",
 )
 SHIPPED = (PAIRS, TEXT, LABELS, IMAGES, RECORDINGS)
-SPLITS = {"valid": "Validation data, read like the training data.", "test": "Test data, evaluated at the end."}
+SPLITS = {
+    "valid": "Validation data, in the format of the training data.",
+    "test": "Test data, for the evaluation at the end.",
+}
 SPLIT_DEFAULTS = {"valid": "held out from the training data", "test": "none"}
 
 
 def flags() -> dict[str, Flag]:
-    """All flags by name: the shipped ones, and those of registered tasks and entry points."""
+    """Return all flags by name: the shipped flags, and the flags of tasks added by `register` or entry points."""
     added = [TASKS.resolve(name).flag for name in TASKS.names() if name not in TASKS.shipped]
     return {flag.name: flag for flag in (*SHIPPED, *added)}
 
 
 def data_names() -> set[str]:
-    """All keywords for data and for how it is read."""
+    """Return all keywords that give data or say how it is read: flags, splits and options."""
     return {*flags(), *SPLITS, *(option.name for flag in flags().values() for option in flag.options)}
 
 
 def collect(data: Mapping[str, Any]) -> Given | None:
-    """The data in keywords: one flag, `valid` and `test` if present, and options of that flag. None without any."""
+    """Collect the data given by keywords: one flag, its options, `valid` and `test`. None if no data is given."""
     known = flags()
     given = {name: value for name, value in data.items() if value is not None}
     for name in given:
@@ -244,7 +250,7 @@ def collect(data: Mapping[str, Any]) -> Given | None:
     chosen = [known[name] for name in given if name in known]
     if len(chosen) > 1:
         names = listed(f"--{flag.name}" for flag in chosen)
-        raise ConfigError(f"{names} cannot be combined", f"give only one: {each_makes(chosen)}")
+        raise ConfigError(f"{names} cannot be combined", f"give only one; {each_makes(chosen)}")
     if not chosen:
         if splits := [name for name in given if name in SPLITS]:
             raise ConfigError(f"--{splits[0]} needs training data as well", f"add {examples()}")
@@ -262,12 +268,12 @@ def collect(data: Mapping[str, Any]) -> Given | None:
 
 
 def written(name: str) -> str:
-    """A keyword as the command line writes it: --label-column."""
+    """Return a keyword as the command line writes it: --label-column for label_column."""
     return f"--{name.replace('_', '-')}"
 
 
 def examples() -> str:
-    """ "--pairs train.tsv, --text book.txt or …" """
+    """List an example of each flag: "--pairs train.tsv, --text book.txt or …"."""
     *first, last = [f"--{flag.name} {flag.example}" for flag in flags().values()]
     return f"{', '.join(first)} or {last}"
 

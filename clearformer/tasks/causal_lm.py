@@ -1,4 +1,4 @@
-"""The task of language models: text, evaluated by the loss on held-out text."""
+"""The language-modelling task, evaluated by the loss on held-out text."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -25,7 +25,7 @@ from clearformer.text import Tokenizer
 from clearformer.wording import count
 
 SAMPLE_LENGTH = 60  # tokens generated at each validation
-PROMPT = 16  # maximum number of tokens of the prompt for this sample
+PROMPT = 16  # maximum number of tokens in the prompt of this sample
 SPAN = 35  # tokens of backpropagation through time for recurrent models, if data.length is not set
 
 
@@ -33,7 +33,7 @@ class CausalLMTask(TextTask):
     data = StreamCorpora
     objective = CausalLM
     windows: ClassVar[type[Windows]] = Windows
-    """How models without carried state read the text."""
+    """How the text is divided into rows, for models that do not carry their state from batch to batch."""
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -51,7 +51,7 @@ class CausalLMTask(TextTask):
         return store_text(documents, self.tokenizer, path, bos=not self.recipe.data.joined)
 
     def split(self, name: str) -> Windows | Streams:
-        """Independent windows, or streams for a model that carries its state from batch to batch."""
+        """Return a split as independent windows, or as streams if the model carries its state from batch to batch."""
         data, model, train = self.recipe.data, self.recipe.model, self.recipe.train
         carries = getattr(model_class(model.kind), "carries", False)
         length = data.length or (SPAN if carries else model.max_length)
@@ -63,11 +63,11 @@ class CausalLMTask(TextTask):
         split = self.split("train")
         return (
             f"{count(split.n_tokens, 'training token')}, vocabulary {self.tokenizer.vocab_size:,}, "
-            f"micro-batches of {count(split.n_rows, 'row')} of {count(split.length, 'token')}"
+            f"micro-batches of {count(split.n_rows, 'row')} with {count(split.length, 'token')} each"
         )
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Loss without smoothing over the whole text, each token predicted once."""
+        """Compute the loss over the whole text, without label smoothing. Each token is predicted once."""
         return token_metrics(CausalLM(CausalLMConfig()), model, self.split(split).read())
 
     @cached_property
@@ -78,7 +78,7 @@ class CausalLMTask(TextTask):
         return self.tokenizer.decode([first[: min(PROMPT, (len(first) + 1) // 2)].tolist()])[0]
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """A continuation of the beginning of the validation text."""
+        """Generate a continuation of the beginning of the validation text."""
         tokenizer, edges = self.tokenizer, document_edges(self.recipe, self.tokenizer)
         writer = LanguageModel(model, tokenizer, self.recipe.decode, self.run.path.name, edges.opening, edges.closed)
         continuation = writer.generate([self.prompt], max_new=SAMPLE_LENGTH, temperature=0.8, seed=step)[0][0]
@@ -95,7 +95,7 @@ class CausalLMTask(TextTask):
 
 
 class Edges(NamedTuple):
-    """How the training texts begin and end."""
+    """The special tokens with which training texts begin and end."""
 
     opening: list[int]
     """Tokens before each text; none if the text is one continuous stream, such as a book."""
@@ -104,10 +104,10 @@ class Edges(NamedTuple):
 
 
 def document_edges(recipe: Tables, tokenizer: Tokenizer) -> Edges:
-    """Documents begin with BOS and end with EOS; a continuous text such as a book has neither.
+    """Return how texts begin and end: documents with BOS and EOS; a continuous text, such as a book, with neither.
 
-    Joined documents begin after the EOS of the document before. A published tokenizer may define the tokens at the
-    beginning itself.
+    Joined documents have no BOS: each follows the EOS of the document before it. A published tokenizer may define its
+    own opening tokens.
     """
     is_collection = recipe.data is not None and recipe.data.train.is_collection
     first = tokenizer.eos_id if getattr(recipe.data, "joined", False) else tokenizer.bos_id

@@ -1,6 +1,6 @@
-"""The task of text classifiers, evaluated by accuracy; and of regressions of texts, evaluated by squared error.
+"""Text classification, evaluated by accuracy, and text regression, evaluated by squared error.
 
-LabelTask is the base class of this task and of the task on labelled words (tagging.py).
+LabelTask is the base class of this task and of the tagging task (tagging.py).
 """
 
 from abc import abstractmethod
@@ -39,7 +39,7 @@ STORE_ORDER = ("test", "valid", "train")  # train is stored last: if it exists, 
 
 
 class RowBatches:
-    """Labelled texts in batches of similar length, `tokens` each, padding included."""
+    """Labelled texts in batches of similar length, with at most `tokens` tokens each, including padding."""
 
     is_drawn = False
 
@@ -65,7 +65,7 @@ class LabelTask(Task):
     form: ClassVar[type[LabelRows]]
     """The class that stores the rows."""
     columns: ClassVar[tuple[str, str]]
-    """The keys of a source for its columns: for the text or the words, and for the label."""
+    """The keys of [data.train] for two columns: of the text or the words, and of the labels."""
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
@@ -80,7 +80,7 @@ class LabelTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Labelled texts or labelled words. The columns default to those named in the header."""
+        """Return the files and columns of each split. The columns default to those named in the header."""
         paths = {split: Path(path) for split, path in given.splits.items()}
         keys = ("words", "labels") if is_tagged(paths["train"]) else ("text", "label")
         columns = column_keys(keys, given)
@@ -100,7 +100,7 @@ class LabelTask(Task):
         train = self.read("train")
         if not train:
             raise DataError(
-                "no examples are left to train on", "add examples, or set data.held_out and data.held_out_test lower"
+                "no examples are left to train on", "add examples, or lower data.held_out and data.held_out_test"
             )
         self.tokenizers = [learn_tokenizer(train, self.recipe.text) if base is None else base.tokenizer]
         self.classes = [] if is_regression(self.recipe) else sorted(set(labels_of(train)))
@@ -111,7 +111,7 @@ class LabelTask(Task):
             )
 
     def read(self, split: str) -> list[Any]:
-        """The examples of a split. The training file is read once, and cached until all splits are stored."""
+        """Read the examples of a split. The training file is read once, and cached until all splits are stored."""
         data = self.recipe.data
         if self.training_file is None:
             self.training_file = list(data.source("train").read())
@@ -157,15 +157,15 @@ class LabelTask(Task):
 
     @classmethod
     def encoder(cls, model: Pretrained, unit: bool | None) -> TextEncoder:
-        """The base of the classifier, without its head."""
+        """Wrap the base model of the classifier, without the classification head."""
         base: Any = model.network.base
         return text_encoder(base, model, unit)
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Metrics of a classifier: loss, accuracy, macro_f1, matthews, confusion, classes, examples.
+        """Return the metrics of a classifier: loss, accuracy, macro_f1, matthews, confusion, classes and examples.
 
-        A regression has loss (mean squared error), pearson and examples. Columns default to those of the training data.
+        For a regression: loss (mean squared error), pearson and examples. The columns default to the training columns.
         """
         refuse_options(given, options)
         path, classes = Path(given.files), model.classes or []
@@ -178,11 +178,11 @@ class LabelTask(Task):
     @classmethod
     @abstractmethod
     def example_metrics(cls, model: Pretrained, examples: Sequence[Any], labels: Tensor) -> dict[str, Any]:
-        """The metrics on examples with these encoded labels."""
+        """Compute the metrics on examples; `labels` holds their encoded labels."""
 
 
 def column_keys(keys: tuple[str, str], given: Given) -> dict[str, Any]:
-    """The columns given by the user, under the keys of a source."""
+    """Return the columns given by the user, under the given keys of [data.train]."""
     columns = zip(keys, (given.options.get("text_columns"), given.options.get("label_column")))
     return {key: column for key, column in columns if column is not None}
 
@@ -192,7 +192,7 @@ def is_regression(recipe: Tables) -> bool:
 
 
 def max_tokens(model: Pretrained) -> int | None:
-    """data.max_tokens of the recipe, if it is set."""
+    """Return data.max_tokens of the recipe, or None if it is not set."""
     length: int | None = getattr(model.recipe.data, "max_tokens", None)
     return length
 
@@ -206,14 +206,14 @@ def labels_of(examples: Sequence[Labelled | Tagged]) -> list[str]:
 
 
 def encode_labels(examples: Sequence[Labelled | Tagged], classes: Sequence[str], split: str) -> np.ndarray:
-    """The label of each text or word (n,): the index of its class; without classes, its value."""
+    """Encode the label of each text or word, (n,): as the index of its class or, without classes, as a number."""
     if classes:
         return number_classes(labels_of(examples), classes, split)
     return np.array([label_value(label) for label in labels_of(examples)], "float32")
 
 
 def learn_tokenizer(examples: Sequence[Labelled | Tagged], config: TextConfig) -> Tokenizer:
-    """Train it on the training texts, or read it from the file text.file."""
+    """Train a tokenizer on the training texts, or load the file given by text.file."""
     if config.file is not None:
         return Tokenizer.load(config.file)
     return train_tokenizer((text for example in examples for text in example.texts), config)

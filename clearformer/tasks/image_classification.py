@@ -1,4 +1,4 @@
-"""The task of image classifiers, evaluated by accuracy."""
+"""The image-classification task, evaluated by accuracy."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ class ImageClassificationTask(ImageTask):
         if len(classes) < 2:
             raise DataError(
                 f"{source.path}: all images are of one class, `{classes[0]}`",
-                "a classifier needs two classes or more, each in a subfolder",
+                "a classifier needs at least two classes; in a folder, each class has its own subfolder",
             )
         return classes
 
@@ -62,6 +62,6 @@ class ImageClassificationTask(ImageTask):
 
     @classmethod
     def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
-        """loss, accuracy, top5, macro_f1, matthews, confusion, images, classes."""
+        """Return loss, accuracy, top5, macro_f1, matthews, confusion, images and classes."""
         indices = torch.from_numpy(number_classes(labels, classes, where))
         return image_metrics(measured, indices) | {"classes": list(classes)}

@@ -1,7 +1,7 @@
 """The base class of all tasks on images.
 
-learn    decodes every image once, into temporary files that `store` moves to their place: the final recipe needs the
-         mean and standard deviation of the pixels
+`learn` already decodes the images, because the final recipe needs the mean and standard deviation of their pixels. It
+writes them to temporary files, which `store` moves to their final place, so that every image is decoded only once.
 """
 
 import weakref
@@ -34,14 +34,14 @@ from clearformer.training.feed import Steps
 from clearformer.training.journal import console
 from clearformer.wording import count
 
-MAX_LISTED = 5  # unreadable files that are listed; the others are counted
+MAX_LISTED = 5  # maximum number of unreadable files listed by name; the others are only counted
 
 
 class ImageBatches:
-    """Batches of equal size, in an order that is a function of (seed, epoch).
+    """Batches of equal size, in an order that depends only on (seed, epoch).
 
-    Images that do not fill a batch at the end of an epoch are left out; the next epoch has another order. A smaller
-    batch of two or three images would be useless for batch norm.
+    Images that would not fill the last batch of an epoch are left out, because a batch of two or three images is
+    useless for batch norm. The next epoch has another order.
     """
 
     is_drawn = False
@@ -61,7 +61,7 @@ class ImageBatches:
         return len(rows)
 
     def in_order(self) -> Iterator[ImageBatch]:
-        """All images once, in the order of the store."""
+        """Yield all images once, in the order of the store."""
         for start in range(0, len(self.store), self.n_rows):
             yield self.store.batch(np.arange(start, min(start + self.n_rows, len(self.store))))
 
@@ -73,7 +73,7 @@ class ImageTask(Task):
     has_classes = True
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
-        """Give images and model the same size: the size in [image], or the size in [model] if [image] has none."""
+        """Give images and model the same size: the size in [image] if it is set, otherwise the size in [model]."""
         image, model = recipe.image or ImageConfig(), recipe.model
         image = image.changed(size=image.size or model.size, channels=image.channels or model.channels)
         super().__init__(recipe.with_tables(image=image).with_model(size=image.size, channels=image.channels), run)
@@ -92,17 +92,17 @@ class ImageTask(Task):
     # --- from files to a run folder
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        """`base` is not used: its [image] is already in the recipe."""
+        """Read the classes and decode the images. `base` is not used: its [image] is already in the recipe."""
         self.classes = self.read_classes()
         self.decode()
         self.statistics = self.writers["train"].statistics
 
     @abstractmethod
     def read_classes(self) -> list[str]:
-        """The classes of the data. Unsuitable data is refused here, before any image is decoded."""
+        """Return the classes of the data. Unsuitable data is refused here, before any image is decoded."""
 
     def decode(self) -> None:
-        """Decode all splits into temporary files. `store` moves them to their place; without it they are removed."""
+        """Decode all splits into temporary files. They are removed unless `store` moves them to their final place."""
         assert self.classes is not None
         self.writers = decode_splits(self.recipe.data, self.image, self.classes, self.path)
         weakref.finalize(self, discard, list(self.writers.values()))
@@ -137,7 +137,7 @@ class ImageTask(Task):
         return ImageBatches(ImageStore(self.path(name)), self.recipe.train.tokens, self.recipe.train.seed)
 
     def steps(self, world: World) -> Steps:
-        """Batches have one size, so cuDNN's search for the fastest kernels pays off; it is reset with the steps."""
+        """Return the steps. While they exist, cuDNN benchmarks its kernels, which pays off for batches of one size."""
         steps, cudnn = super().steps(world), torch.backends.cudnn
         if not self.recipe.train.deterministic:
             weakref.finalize(steps, setattr, cudnn, "benchmark", cudnn.benchmark)
@@ -154,7 +154,7 @@ class ImageTask(Task):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The metrics on other images. Unreadable images are listed, and counted as `left_out`."""
+        """Compute the metrics on other images. Unreadable images are listed, and counted as `left_out`."""
         refuse_options(given, options)
         path = Path(given.files)
         data = model.recipe.data or cls.data.parse({"train": {"path": path}}, f"--{cls.flag.name}")
@@ -171,16 +171,16 @@ class ImageTask(Task):
     @classmethod
     @abstractmethod
     def measure(cls, model: Pretrained) -> Callable[[np.ndarray], Tensor]:
-        """The function that is applied to chunks of images: uint8 (N, C, size, size) -> (N, …)."""
+        """Return the function to apply to chunks of images: uint8 (N, C, size, size) -> (N, …)."""
 
     @classmethod
     @abstractmethod
     def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
-        """The metrics, from the output of `measure` for all images."""
+        """Compute the metrics from the output of `measure` for all images."""
 
 
 def image_table(model: Pretrained) -> ImageConfig:
-    """[image] of a trained model."""
+    """Return the [image] table of a trained model."""
     if model.recipe.image is None:
         raise CheckpointError(
             f"{model.path}: the recipe has no [image] table",
@@ -192,9 +192,9 @@ def image_table(model: Pretrained) -> ImageConfig:
 def decode_splits(
     data: ImageCorpora, image: ImageConfig, classes: Sequence[str], path: Callable[[str], Path]
 ) -> dict[str, ImageWriter]:
-    """Decode and resize all images into the writer of their split, train first. The writers stay open.
+    """Decode, resize and write all images, the training data first. Returns the writer of each split, still open.
 
-    Unreadable images are listed and left out. If this function fails, no files remain.
+    Unreadable images are listed and left out. If this function fails, it leaves no files behind.
     """
     assert image.size is not None
     assert image.channels is not None
@@ -225,10 +225,10 @@ def discard(writers: Iterable[ImageWriter]) -> None:
 
 
 def divide(images: Iterable[Fitted], data: ImageCorpora) -> Iterator[tuple[str, Fitted]]:
-    """The images of the training source, each with its split, which follows from its `place`.
+    """Yield each image of the training source with its split, which depends on the image's `place`.
 
-    If this leaves none for validation, there are few images: then the image with the lowest place is held out of every
-    class that has at least two.
+    With few images, this may leave none for validation. Then the image with the lowest place is held out from every
+    class that has at least two images.
     """
     rest, waiting, held_out = iter(images), list[Fitted](), set[float]()
     if data.valid is None:

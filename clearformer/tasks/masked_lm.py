@@ -1,6 +1,7 @@
-"""The task of BERT and RoBERTa: masked language modelling, evaluated on held-out text.
+"""The masked-language-modelling task of BERT and RoBERTa, evaluated on held-out text.
 
-With objective.next_sentence, as in BERT, rows are pairs of texts; without, as in RoBERTa, rows are full sentences.
+With objective.next_sentence, as in BERT, each row is a pair of texts; without it, as in RoBERTa, each row is filled
+with consecutive whole sentences.
 """
 
 from collections.abc import Iterable
@@ -53,7 +54,7 @@ class MaskedLMTask(SampledTextTask):
             raise no_mask()
 
     def settle(self) -> Tables:
-        """Remove heads that this objective does not train: their weights would be saved although they are random."""
+        """Remove the heads that this objective does not train; otherwise their random weights would be saved."""
         heads = {} if self.recipe.objective.next_sentence else {"next_sentence_head": False, "pooler": False}
         unused = {name: off for name, off in heads.items() if name in type(self.recipe.model).model_fields}
         return super().settle().with_model(**unused)
@@ -68,11 +69,11 @@ class MaskedLMTask(SampledTextTask):
         return MaskedRows(rows, self.tokenizer, objective, objective.whole_word)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Metrics over the whole text, with the same tokens masked each time."""
+        """Compute the metrics over the whole text, with the same tokens masked each time."""
         return masked_metrics(model, self.fixed(split))
 
     def sample(self, model: Any, step: int) -> str:
-        """A row of the validation text; "‹cart: horse›" means that "cart" was masked and the model predicts "horse"."""
+        """Show a row of the validation text; in "‹cart: horse›", "cart" was masked and the model predicts "horse"."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.labels is not None
@@ -91,7 +92,7 @@ class MaskedLMTask(SampledTextTask):
 
     @classmethod
     def handle(cls, model: Pretrained) -> MaskedModel | TextEncoder:
-        """A text encoder if the model cannot predict tokens, such as a published sentence encoder."""
+        """Wrap the model as a MaskedModel, or as a TextEncoder if it cannot predict tokens."""
         if has_word_head(model) and model.tokenizer.mask_id is not None:
             return MaskedModel(model.network, model.tokenizer, model.name)
         return cls.encoder(model, None)
@@ -102,11 +103,11 @@ class MaskedLMTask(SampledTextTask):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Prediction of masked tokens: loss, perplexity, accuracy, tokens."""
+        """Evaluate the prediction of masked tokens. Returns loss, perplexity, accuracy and the number of tokens."""
         if not has_word_head(model):
             raise CheckpointError(
-                f"{model.name} is a text encoder without a language-model head: it predicts no tokens to evaluate",
-                f"add a head by fine-tuning: clearformer finetune --model {model.path} --text FILE",
+                f"{model.name} is a text encoder without a language-model head: it makes no predictions to evaluate",
+                f"add a head by fine-tuning with `clearformer finetune --model {model.path} --text FILE`",
             )
         return super().evaluate(model, given, **options)
 
@@ -116,7 +117,7 @@ def has_word_head(model: Pretrained) -> bool:
 
 
 def masked_metrics(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Loss, perplexity and accuracy over masked tokens; next-sentence accuracy if the batches have classes."""
+    """Return loss, perplexity and accuracy over masked tokens, and next-sentence accuracy if batches have classes."""
     device, loss, n_correct, n_tokens, n_correct_rows, n_rows = device_of(model), 0.0, 0, 0, 0, 0
     for batch in batches:
         assert isinstance(batch, EncoderBatch)

@@ -1,4 +1,4 @@
-"""The task of prefix LMs: the context is read in both directions, and the loss is measured on the rest of the text."""
+"""The prefix-LM task: the context is read in both directions, and the loss is computed on the rest of the text."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ class PrefixLMTask(CausalLMTask):
     windows = PrefixWindows
 
     def settle(self) -> Tables:
-        """From now on the model reads prompts in both directions."""
+        """Set model.prompt to "full", so that the trained model reads prompts in both directions."""
         return super().settle().with_model(prompt="full")
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Predicts every token from the tokens before it, so the metrics are comparable with any language model."""
+        """Predict every token from the tokens before it, so that metrics are comparable with other language models."""
         return CausalLMTask.evaluate(model, given, **options)

@@ -1,7 +1,7 @@
-"""The task of autoencoders, evaluated by reconstruction error. Classes are stored only for plots of the codes.
+"""The reconstruction task of autoencoders, evaluated by squared error. Classes are stored only for plots of codes.
 
-loss     the loss of the objective per image, with the same noise each time
-error    mean of (x̂ − x)² over all pixels, from codes without noise; pixels have standard deviation 1
+loss     the mean loss of the objective per image, with the same noise each time
+error    the mean of (x̂ − x)² over all pixels, which have standard deviation 1; x̂ is decoded from codes without noise
 """
 
 from collections.abc import Callable, Sequence
@@ -36,11 +36,12 @@ class ReconstructionTask(ImageTask):
     def check(cls, recipe: Tables, where: str) -> None:
         if recipe.image is not None and recipe.image.augment.mixup:
             raise ConfigError(
-                f"{where}: image.augment.mixup mixes labels, but an autoencoder has none", "remove image.augment.mixup"
+                f"{where}: image.augment.mixup mixes labels, but an autoencoder has no labels",
+                "remove image.augment.mixup",
             )
 
     def read_classes(self) -> list[str]:
-        """From all splits: classes are not predicted, so any split may have labels or none."""
+        """Collect the classes of all splits. Since classes are not predicted, a split may have any labels, or none."""
         sources = filter(None, map(self.recipe.data.source, self.recipe.data.splits))
         return list(dict.fromkeys(label for source in sources for label in source.classes()))
 
@@ -66,5 +67,5 @@ class ReconstructionTask(ImageTask):
 
     @classmethod
     def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
-        """error, images."""
+        """Return the mean squared error and the number of images."""
         return {"error": float(measured.mean()), "images": len(labels)}

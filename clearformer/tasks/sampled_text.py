@@ -1,8 +1,9 @@
-"""Text with random corruption: batches mask tokens, remove spans or change sentences differently in every epoch.
+"""Tasks on randomly corrupted text: tokens masked, spans removed or sentences changed, differently in every epoch.
 
     batch = rows.batch(indices, generator(seed, epoch, index of the batch))
 
-The random draws depend only on these three, so they are the same after resuming and for any number of processes.
+The random draws depend only on these three numbers, so they do not change after resuming or with the number of
+processes.
 """
 
 from abc import abstractmethod
@@ -22,11 +23,11 @@ from clearformer.tasks.text_task import TextTask
 from clearformer.wording import count
 
 FIXED = 2**32  # seed of validation and test; train.seed cannot have this value
-FIXED_TOKENS = 8192  # tokens per batch of validation and test, independent of [train]: the corruption stays the same
+FIXED_TOKENS = 8192  # tokens per validation or test batch, independent of [train], so that the corruption never changes
 
 
 class Rows(Protocol):
-    """Rows with their `lengths` (n,) in tokens, without padding, and batches of them."""
+    """The rows of a text. `lengths` (n,) counts the tokens of each, without padding; `batch` corrupts some rows."""
 
     lengths: np.ndarray
 
@@ -34,7 +35,10 @@ class Rows(Protocol):
 
 
 class SampledBatches:
-    """Batches of rows of similar length, `tokens` each, corrupted at random by (seed, epoch, index of the batch)."""
+    """Batches of rows of similar length, with at most `tokens` tokens each, including padding.
+
+    Each batch is corrupted at random; (seed, epoch, index of the batch) seeds the random draws.
+    """
 
     is_drawn = True
 
@@ -52,13 +56,13 @@ class SampledBatches:
         raise NotImplementedError("the number of targets is known only after a batch is drawn")
 
     def fixed(self) -> Iterator[Tensors]:
-        """Every row once, in the same batches each time."""
+        """Yield every row once, in the same batches and with the same corruption each time."""
         for index, rows in enumerate(self.batches.epoch(0)):
             yield self.rows.batch(rows, np.random.default_rng((FIXED, index)))
 
 
 class SampledTextTask(TextTask):
-    """The base class of these tasks. Subclasses define the rows."""
+    """The base class of tasks on randomly corrupted text. Subclasses define the rows."""
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
@@ -66,7 +70,7 @@ class SampledTextTask(TextTask):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """If the sizes of the model come from a base, `learn` checks the length of rows instead."""
+        """Check the length of rows; if the model takes its sizes from a base model, `learn` checks it instead."""
         has_base = recipe.tuning is not None and recipe.tuning.base is not None
         if recipe.data is not None and hasattr(recipe.model, "max_length") and not has_base:
             row_length(recipe, f"{where}: ")
@@ -80,20 +84,20 @@ class SampledTextTask(TextTask):
         return row_length(self.recipe)
 
     def rows(self, split: str) -> Rows:
-        """The rows of a split; read once and cached."""
+        """Return the rows of a split. They are read once and cached."""
         if split not in self.rows_by_split:
             self.rows_by_split[split] = self.make_rows(DocumentStore(self.path(split)))
         return self.rows_by_split[split]
 
     @abstractmethod
     def make_rows(self, store: DocumentStore) -> Rows:
-        """The rows of a tokenised text."""
+        """Divide a tokenised text into rows."""
 
     def split(self, name: str) -> SampledBatches:
         return SampledBatches(self.rows(name), self.recipe.train.tokens, self.recipe.train.seed)
 
     def fixed(self, split: str) -> Iterator[Tensors]:
-        """Every row of a split once: the same batches each time, and in every run on the same text."""
+        """Yield every row of a split once. The batches are the same each time, and in every run on the same text."""
         return SampledBatches(self.rows(split), FIXED_TOKENS, 0).fixed()
 
     def describe(self) -> str:
@@ -105,7 +109,7 @@ class SampledTextTask(TextTask):
 
 
 def row_length(recipe: Tables, where: str = "") -> int:
-    """Tokens per row, including special tokens."""
+    """Return the number of tokens per row, including special tokens."""
     max_length, length = recipe.model.max_length, recipe.data.length
     if length is not None and length > max_length:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The task of sentence scorers: distinguish original sentences from changed ones."""
+"""The sentence-scoring task: distinguish original sentences from changed ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,11 +53,11 @@ class SentenceScoreTask(SampledTextTask):
         return CorruptedSentences(sentences, self.tokenizer, self.length, self.recipe.objective.deleted)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Metrics over all sentences, with the same changes each time."""
+        """Compute the metrics over all sentences, with the same changes to them each time."""
         return corruption_metrics(model, self.fixed(split))
 
     def sample(self, model: Any, step: int) -> str:
-        """The first original sentence and the first changed one, each with its probability of being original."""
+        """Show the first original and the first changed sentence, with the predicted probability of being original."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.classes is not None
@@ -67,7 +67,7 @@ class SentenceScoreTask(SampledTextTask):
             for row in (batch.classes == kind).nonzero()[:1, 0].tolist():
                 text = self.tokenizer.decode([batch.tokens[row].tolist()])[0]
                 lines.append(
-                    f"  {name}, predicted original with probability {float(probabilities[row, 0]):.0%}: {text}"
+                    f"  {name} (predicted probability of being original: {float(probabilities[row, 0]):.0%}): {text}"
                 )
         return "\n".join(lines)
 
@@ -81,7 +81,7 @@ class SentenceScoreTask(SampledTextTask):
 
 
 def corruption_metrics(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Loss and accuracy of the classes, original and changed."""
+    """Return the loss and the accuracy of classifying sentences as original or changed, and their number."""
     device, loss, n_correct, n = device_of(model), 0.0, 0, 0
     for batch in batches:
         assert isinstance(batch, EncoderBatch)

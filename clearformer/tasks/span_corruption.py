@@ -1,4 +1,4 @@
-"""The task of T5 and other encoder-decoder models on text: restore removed spans."""
+"""The span-corruption task of T5 and other encoder-decoder models: restore spans removed from a text."""
 
 import itertools
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ SENTINEL = "<extra_id_{}>"
 
 
 class SpanRows:
-    """Stretches of documents, `length` tokens each or shorter at the end of a document, with spans removed."""
+    """Stretches of documents with spans removed. A stretch has `length` tokens, or fewer at the end of a document."""
 
     def __init__(self, store: DocumentStore, tokenizer: Tokenizer, length: int, config: SpanConfig, start: int) -> None:
         self.words = Sentences(store, tokenizer.eos_id)  # a document is one sentence: it has a single EOS, at its end
@@ -42,7 +42,7 @@ class SpanRows:
         self.lengths = np.diff(self.places, axis=1)[:, 0] + 1  # with EOS; removing spans never makes a row longer
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        """The rows with the indices `rows` (B,)."""
+        """Remove spans from the rows with the indices `rows` (B,), and collate them."""
         flat, lengths = self.words.read(*self.places[rows].T)
         texts = np.split(flat, np.cumsum(lengths)[:-1])
         pairs = [drop_spans(text, self.sentinels, self.config, rng) for text in texts]
@@ -53,7 +53,7 @@ class SpanRows:
 class SpanCorruptionTask(SampledTextTask):
     data = TextCorpora
     objective = SpanCorruption
-    n_tokenizers = 2  # the same for source and target
+    n_tokenizers = 2  # the same tokenizer for source and target
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -66,7 +66,7 @@ class SpanCorruptionTask(SampledTextTask):
             raise DataError(
                 f"texts of {count(self.text_length, 'token')} need {count(needed, 'sentinel')}, "
                 f"but the tokenizer has {n}",
-                f"add sentinels: text.extra = [{names}, …]; or lower data.length",
+                f"add sentinels by setting text.extra = [{names}, …], or lower data.length",
             )
 
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
@@ -74,10 +74,11 @@ class SpanCorruptionTask(SampledTextTask):
 
     @property
     def text_length(self) -> int:
-        """Tokens per row without EOS; at least 2, since a row of one token would have no context left."""
+        """The number of tokens per row without EOS: at least 2, since a row of one token would have no context left."""
         if self.length < 3:
             raise DataError(
-                f"rows of {count(self.length, 'token')} are too short to remove spans", "set data.length = 3 or more"
+                f"rows of {count(self.length, 'token')} are too short for span corruption",
+                "set data.length to at least 3",
             )
         return self.length - 1
 
@@ -86,11 +87,11 @@ class SpanCorruptionTask(SampledTextTask):
         return SpanRows(store, self.tokenizer, self.text_length, self.recipe.objective, start)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Loss without label smoothing over the whole text, with the same spans removed each time."""
+        """Compute the loss over the whole text, without label smoothing; the same spans are removed each time."""
         return token_metrics(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed(split))
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """A text with removed spans, and the output of the model for them."""
+        """Show a text with spans removed, and the model's output for these spans."""
         batch = next(self.fixed("valid"))
         assert isinstance(batch, Batch)
         row = step % len(batch)
@@ -109,7 +110,7 @@ class SpanCorruptionTask(SampledTextTask):
 
 
 def sentinels(tokenizer: Tokenizer) -> list[int]:
-    """The ids of <extra_id_0>, <extra_id_1> and so on, up to the first that is missing."""
+    """Return the ids of <extra_id_0>, <extra_id_1> and so on, up to the first that the tokenizer lacks."""
     specials = {name: i for i, name in zip(tokenizer.special_ids, tokenizer.pieces(tokenizer.special_ids))}
     names = itertools.takewhile(specials.__contains__, map(SENTINEL.format, itertools.count()))
     return [specials[name] for name in names]

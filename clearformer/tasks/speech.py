@@ -1,4 +1,4 @@
-"""The task of speech recognisers, evaluated by word error rate."""
+"""The speech-recognition task, evaluated by word error rate."""
 
 import json
 from collections.abc import Sequence
@@ -30,11 +30,14 @@ from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
 from clearformer.wording import count
 
-HELD_OUT_SEED = 0  # strings for validation and test do not depend on train.seed
+HELD_OUT_SEED = 0  # for validation and test, the strings of recordings do not depend on train.seed
 
 
 class StringBatches:
-    """Strings of recordings, drawn for each epoch, in batches of similar length: `frames` each, padding included."""
+    """Strings (recordings joined end to end), drawn for each epoch, in batches of similar length.
+
+    A batch has at most `frames` frames, including padding.
+    """
 
     is_drawn = False
 
@@ -57,7 +60,7 @@ class StringBatches:
         if (longest := int(frames.max())) >= self.frames:
             raise ConfigError(
                 f"train.tokens = {self.frames} is too small for a recording of {count(longest + 1, 'frame')}",
-                f"set train.tokens = {longest + 1} or more",
+                f"set train.tokens to at least {longest + 1}",
             )
         return TokenBatches(np.stack([frames, frames], axis=1), self.frames, seed)
 
@@ -84,7 +87,7 @@ class SpeechTask(Task):
         return plan_finetune_recordings(request, start, old)
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        """Take the vocabulary of the base, read text.file, or learn a vocabulary from the transcripts."""
+        """Take the vocabulary of the base model, read text.file, or learn a vocabulary from the transcripts."""
         if base is not None:
             self.tokenizers = [base.tokenizer]
         elif self.recipe.text.file is not None:
@@ -104,7 +107,7 @@ class SpeechTask(Task):
         return recordings
 
     def store(self) -> None:
-        """Store samples at the sample rate of the model, and the transcripts."""
+        """Store the recordings, resampled to the sample rate of the model, and their transcripts."""
         data = self.recipe.data
         has_test = data.test is not None or data.held_out_test > 0
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):  # train comes last
@@ -137,7 +140,7 @@ class SpeechTask(Task):
         return f"{count(len(store), 'training recording')}, {store.lengths.sum() / self.sound.rate:,.0f} s"
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """wer, cer, words, sentences, and the loss per token."""
+        """Return wer, cer, the number of words and sentences, and the loss per token."""
         transcriber, batches = Transcriber(model, self.tokenizer, self.sound), self.split(split)
         strings = batches.strings
         rows = strings.epoch(HELD_OUT_SEED, 0)
@@ -159,7 +162,7 @@ class SpeechTask(Task):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """wer and cer, as fractions; words, sentences. Recordings are transcribed one by one, never joined."""
+        """Return wer and cer as fractions, and the number of words and sentences. Recordings are never joined here."""
         refuse_options(given, options)
         unjoined = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
         source = model.recipe.data.train.changed(path=Path(given.files), **unjoined)
@@ -170,5 +173,5 @@ class SpeechTask(Task):
 
 
 def as_written(text: str, recipe: Tables) -> str:
-    """A transcript in the form the model can produce: in lower case if its vocabulary is."""
+    """Return a transcript in a form that the model can produce: in lower case if text.lowercase is set."""
     return text.lower() if recipe.text.lowercase else text

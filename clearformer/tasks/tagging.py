@@ -1,4 +1,4 @@
-"""The task of taggers: classify every word of a text, or predict a value for every word."""
+"""The tagging task: predict a class, or a number, for every word of a text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class TaggingTask(LabelTask):
     columns = ("words", "labels")
 
     def settle(self) -> Tables:
-        """No pooling: every token is classified."""
+        """Set model.pooling to "none": every token is classified."""
         return super().settle().with_model(pooling="none")
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
@@ -39,6 +39,6 @@ class TaggingTask(LabelTask):
 
     @classmethod
     def example_metrics(cls, model: Pretrained, examples: Sequence[Tagged], labels: Tensor) -> dict[str, Any]:
-        """`examples` counts words; `sentences` counts sentences."""
+        """Compute the metrics. `examples` is the number of words, `sentences` the number of sentences."""
         metrics = label_metrics(cls.handle(model).logits([example.words for example in examples]), labels)
         return {**metrics, "sentences": len(examples)}

@@ -1,14 +1,14 @@
-"""The base class of all tasks: the methods that each must have, and the parts that they share.
+"""The base class of all tasks: the methods that every task must define, and the code common to all tasks.
 
 Task.plan(request)              a recipe chosen from the data
 task = Task(recipe, run)
-task.learn(base, survey)        the vocabulary and the classes, in memory; or task.load() from the run folder
-task.settle()                   the final recipe, with the sizes that follow from vocabulary and classes
-task.save(); task.store()       vocabulary, classes and examples in the run folder
+task.learn(base, survey)        determine the vocabulary and the classes; task.load() reads them from the run folder
+task.settle()                   the final recipe, with the sizes that depend on the vocabulary and the classes
+task.save(); task.store()       write the vocabulary, the classes and the examples to the run folder
 task.steps(world)               batches for the training loop
-task.validation(device)         (model, step) -> validation metrics
+task.validation(device)         the function (model, step) -> validation metrics
 task.test(model)                test metrics of the best checkpoint, at the end
-Task.handle(model)              the model for inference
+Task.handle(model)              the model wrapped for inference
 """
 
 import json
@@ -43,10 +43,10 @@ TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.
 
 @dataclass(frozen=True)
 class Request:
-    """The input of zero configuration. Settings take precedence over anything that is chosen."""
+    """The input of zero configuration. The user's settings take precedence over its choices."""
 
     sources: dict[str, dict[str, Any]]
-    """The files of each split, as written in [data]."""
+    """The files of each split, in the form of the [data] table."""
     model: str | None
     settings: Sequence[str]
     device: str
@@ -61,12 +61,12 @@ class Request:
         return override(table, self.settings)
 
     def steps(self, chosen: int) -> int:
-        """train.steps from the settings if set there, otherwise `chosen`. The warm-up is computed from it."""
+        """Return train.steps from the settings, or `chosen` if it is not set. The warm-up is computed from it."""
         return int(self.override({"train": {"steps": chosen}})["train"]["steps"])
 
     @property
     def data(self) -> dict[str, Any]:
-        """[data], to start a recipe with."""
+        """The [data] table of a new recipe: a copy of `sources`."""
         return {split: dict(source) for split, source in self.sources.items()}
 
 
@@ -80,7 +80,7 @@ class Pretrained:
     """For a Hugging Face folder, the recipe that `import` would write: [origin], [model] and, for images, [image]."""
     network: nn.Module
     tokenizers: list[Tokenizer]
-    """Two for a translator (source and target), none for images, otherwise one."""
+    """Two tokenizers for a translator (source and target), none for images, otherwise one."""
     template: str | None = None
     """The chat template, if the model was trained for conversations."""
     classes: list[str] | None = None
@@ -108,22 +108,22 @@ class Pretrained:
 
 
 class Plan(NamedTuple):
-    """The chosen recipe, and the statistics of the data it was chosen from, which need not be computed again."""
+    """The chosen recipe, and the data statistics behind the choice, which need not be computed again."""
 
     recipe: Tables
     survey: Any = None
 
 
 class Task(ABC):
-    """One run of a task, in its run folder. The class methods are independent of any run."""
+    """A task in one run, with its recipe and run folder. The class methods do not need a run."""
 
     flag: ClassVar[Flag]
     data: ClassVar[type[Corpora]]
     objective: ClassVar[type[Any]]
     unit: ClassVar[str] = "tokens"
-    """The unit of the loss and of the speed: tokens, examples or images."""
+    """The unit of the mean loss and of the speed: tokens, examples or images."""
     n_tokenizers: ClassVar[int] = 1
-    """2 for source and target, 0 without text."""
+    """The number of tokenizers: 2 for source and target, 0 for data without text."""
     has_classes: ClassVar[bool] = False
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
@@ -136,16 +136,16 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
-        """The validation metrics. The first selects the best checkpoint, unless train.metric is set."""
+        """Return the validation metrics. The first selects the best checkpoint, unless train.metric is set."""
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """Refuse tables that contradict one another. Each table alone is already validated."""
+        """Refuse a recipe whose tables contradict one another. Each single table has already been validated."""
         return
 
     @classmethod
     def deciding_metric(cls, recipe: Tables) -> Metric:
-        """The metric that selects the best checkpoint."""
+        """Return the metric that selects the best checkpoint."""
         metrics = {metric.name: metric for metric in cls.metrics(recipe)}
         name = recipe.train.metric or next(iter(metrics))
         if name not in metrics:
@@ -156,51 +156,52 @@ class Task(ABC):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """The files of each split, as written in [data]."""
+        """Return the files of each split, in the form of the [data] table."""
         return {split: {"path": Path(path), **given.options} for split, path in given.splits.items()}
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
-        """A recipe chosen from the data."""
+        """Choose a recipe from the data."""
         raise ConfigError(
-            f"zero configuration does not support --{cls.flag.name}", "write a recipe: clearformer train RECIPE.toml"
+            f"zero configuration does not support --{cls.flag.name}",
+            "write a recipe, and train it with `clearformer train RECIPE.toml`",
         )
 
     @classmethod
     def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
-        """A recipe to fine-tune the model in the folder `start`, whose recipe is `old`."""
+        """Choose a recipe to fine-tune the model in the folder `start`, which was trained with the recipe `old`."""
         flag = cls.flag
         raise ConfigError(
             f"fine-tuning on --{flag.name} is not supported",
-            f"train a model from scratch: clearformer train --{flag.name} {flag.example}",
+            f"train a model from scratch with `clearformer train --{flag.name} {flag.example}`",
         )
 
     # --- from files to a run folder
 
     @abstractmethod
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        """Set `tokenizers` and `classes` from the training data, or take them from the base."""
+        """Set `tokenizers` and `classes` from the training data, or take them from the base model."""
 
     @abstractmethod
     def settle(self) -> Tables:
-        """The recipe with the sizes that follow from vocabulary and classes. It is final."""
+        """Return the final recipe, with the sizes that depend on the vocabulary and the classes."""
 
     @abstractmethod
     def store(self) -> None:
-        """Write the examples of all splits to the run folder, after `learn`.
+        """Write the examples of all splits to the run folder. `learn` must be called first.
 
-        train.safetensors comes last: if it exists, all splits are complete.
+        train.safetensors is written last: if it exists, all splits are complete.
         """
 
     def save(self) -> None:
-        """Write vocabulary and classes."""
+        """Write the vocabulary and the classes to the run folder."""
         if self.tokenizers:
             save_tokenizers(self.run, self.tokenizers[0], self.tokenizers[-1])
         if self.classes is not None:
             write_json(self.run.path / CLASSES, self.classes)
 
     def load(self) -> None:
-        """Read vocabulary and classes back."""
+        """Read the vocabulary and the classes from the run folder."""
         self.tokenizers = load_tokenizers(self.run, self.n_tokenizers)
         if self.has_classes:
             self.classes = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
@@ -211,36 +212,36 @@ class Task(ABC):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Metadata saved with the weights, to check other files against when they are loaded."""
+        """Metadata saved with the weights. On loading, the vocabulary and the classes are checked against it."""
         facts: dict[str, Any] = {}
         if self.tokenizers:
             facts["tokenizers"] = [tokenizer.fingerprint() for tokenizer in self.tokenizers]
         return facts if self.classes is None else {**facts, "classes": self.classes}
 
     def path(self, split: str) -> Path:
-        """The file of a split."""
+        """Return the path of the file that holds a split."""
         return self.run.data / f"{split}.safetensors"
 
     # --- in training
 
     @abstractmethod
     def split(self, name: str) -> Split:
-        """The examples of a split, divided into micro-batches."""
+        """Return the examples of a split, divided into micro-batches."""
 
     @abstractmethod
     def describe(self) -> str:
-        """A summary of the training data: "28,873 training pairs, vocabulary 8,000"."""
+        """Summarise the training data: "28,873 training pairs, vocabulary 8,000"."""
 
     @abstractmethod
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """The metrics on a split, and further entries for the report."""
+        """Compute the metrics on a split, and further entries for the report."""
 
     def sample(self, model: nn.Module, step: int) -> str | None:
-        """An example of the output of the model, printed at each validation."""
+        """Return an example of the model's output, to be printed at each validation; None prints nothing."""
         return None
 
     def build_objective(self) -> Objective:
-        """The objective, constructed from [objective] and the tables listed in its `tables`."""
+        """Construct the objective from [objective] and from the tables that its attribute `tables` lists."""
         kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
         objective: Objective = kind(self.recipe.objective, *tables)
@@ -250,7 +251,7 @@ class Task(ABC):
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
 
     def validation(self, device: torch.device) -> Validate:
-        """Compute the metrics on the whole validation split, uncompiled, and print a sample."""
+        """Return a function that computes the metrics on the validation split, uncompiled, and prints a sample."""
         metrics = self.metrics(self.recipe)
 
         @torch.no_grad()
@@ -283,11 +284,11 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def handle(cls, model: Pretrained) -> Handle:
-        """The model for inference."""
+        """Wrap the model for inference."""
 
     @classmethod
     def encoder(cls, model: Pretrained, unit: bool | None) -> Handle:
-        """The model as an encoder. Vectors have length 1 if `unit`; None leaves this to the files of the model."""
+        """Wrap the model as an encoder. If `unit` is true, vectors have length 1; if None, the model's files decide."""
         raise CheckpointError(
             f"{model.name} cannot compute embeddings: its architecture is {model.config.kind}",
             "choose a BERT, a GPT, a classifier or an image model",
@@ -296,10 +297,10 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The metrics of the model on other files."""
+        """Compute the metrics of the model on other files."""
 
 
-UNITS = ("sentences", "words", "tokens", "examples", "images")  # what a report may count, in the order of preference
+UNITS = ("sentences", "words", "tokens", "examples", "images")  # counts in a report, in the order of preference
 
 
 def refuse_options(given: Given, options: Mapping[str, Any]) -> None:
@@ -310,7 +311,7 @@ def refuse_options(given: Given, options: Mapping[str, Any]) -> None:
 
 
 def mean_loss(objective: Any, model: nn.Module, batches: Iterable[Any], device: torch.device) -> float:
-    """The mean of an objective over batches: the sum of sums, divided by the sum of counts."""
+    """Compute the mean loss over batches: the sum of their summed losses, divided by the sum of their counts."""
     total, n_terms = 0.0, 0
     for batch in batches:
         loss, n = objective(model, batch.to(device))
@@ -323,7 +324,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def vocab_keys(n_tokenizers: int) -> tuple[str, ...]:
-    """The keys of [model] for the size of each vocabulary."""
+    """Return the keys of [model] that hold the vocabulary sizes."""
     return ("source_vocab", "target_vocab") if n_tokenizers == 2 else ("vocab",)[:n_tokenizers]
 
 
@@ -337,7 +338,7 @@ def save_tokenizers(run: RunFolder, source: Tokenizer, target: Tokenizer) -> Non
 
 
 def load_tokenizers(run: RunFolder, n: int) -> list[Tokenizer]:
-    """The tokenizers of a run folder: none, one, or source and target, which may be the same."""
+    """Load the tokenizers of a run folder: none, one, or two for source and target, which may be the same."""
     if n == 0:
         return []
     shared = run.path / "tokenizer.json"
@@ -351,7 +352,7 @@ def is_prepared(run: RunFolder) -> bool:
 
 
 def discard(run: RunFolder) -> None:
-    """Remove vocabulary and examples that an earlier run left, so that the corpus is read again."""
+    """Delete the vocabulary and the examples left by an earlier run, so that the corpus is read again."""
     prepared = [f"data/{split}.{suffix}" for split in ("train", "valid", "test") for suffix in ("safetensors", "json")]
     for name in (*TOKENIZER_FILES, CLASSES, *prepared, "data/test.jsonl"):
         (run.path / name).unlink(missing_ok=True)

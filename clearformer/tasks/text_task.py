@@ -1,8 +1,8 @@
 """The base class of all tasks on --text.
 
-    learn       the tokenizer, from the base or from the lines of the training text
-    store       each split as one stream of tokens on disk
-    evaluate    the metrics of the test split, on other files
+    learn       take the tokenizer of the base model, or train one on the lines of the training text
+    store       write each split to disk as one stream of tokens
+    evaluate    compute the metrics of the test split on other files
 
 `text_encoder` turns any network that reads text, including the one inside a classifier, into a TextEncoder.
 """
@@ -42,7 +42,7 @@ class TextTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """A corpus is one file or several."""
+        """Return the files of each split; a split may have several."""
         return {split: {"path": as_paths(files)} for split, files in given.splits.items()}
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
@@ -51,7 +51,7 @@ class TextTask(Task):
         self.tokenizers = [tokenizer] * self.n_tokenizers
 
     def learn_tokenizer(self) -> Tokenizer:
-        """Train it on the lines of the training text, or read it from the file text.file."""
+        """Train a tokenizer on the lines of the training text, or load the file given by text.file."""
         text = self.recipe.text
         if text.file is not None:
             return Tokenizer.load(text.file)
@@ -82,7 +82,7 @@ class TextTask(Task):
     @classmethod
     @torch.no_grad()
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """The metrics of the test split, on other files; files are divided into documents as in training."""
+        """Compute the metrics of the test split on other files, which are divided into documents as in training."""
         refuse_options(given, options)
         data, source = model.recipe.data, cls.sources(given)["train"]
         if data is None:
@@ -102,7 +102,7 @@ def as_paths(files: Any) -> tuple[Path, ...]:
 
 
 def describe_unknown(store: DocumentStore, tokenizer: Tokenizer) -> str:
-    """The percentage of tokens that are not in the vocabulary, which may come from another text."""
+    """Return the percentage of unknown tokens as text. A vocabulary from another text may lack some tokens."""
     if tokenizer.unk_id in (None, tokenizer.eos_id):  # GPT-2 uses one token for both
         return ""
     parts = np.array_split(store.tokens, len(store.tokens) // CHUNK + 1)
@@ -111,7 +111,7 @@ def describe_unknown(store: DocumentStore, tokenizer: Tokenizer) -> str:
 
 
 def token_metrics(objective: Objective, model: nn.Module, batches: Iterable[Tensors]) -> dict[str, Any]:
-    """Mean loss and perplexity of the predicted tokens, and their number."""
+    """Return the mean loss and the perplexity of the predicted tokens, and the number of these tokens."""
     device, total, n_tokens = device_of(model), 0.0, 0
     for batch in batches:
         loss, n = objective(model, batch.to(device))
@@ -120,7 +120,7 @@ def token_metrics(objective: Objective, model: nn.Module, batches: Iterable[Tens
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss); infinite for a loss above 709, where a float overflows."""
+    """exp(loss), or infinity for a loss above 709, where the float overflows."""
     try:
         return exp(loss)
     except OverflowError:
@@ -128,9 +128,9 @@ def perplexity(loss: float) -> float:
 
 
 def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> TextEncoder:
-    """A network of `model` as an encoder of texts: all of it, or the base of a classifier.
+    """Wrap a network of `model` as a text encoder: the whole network, or the base model inside a classifier.
 
-    The files of a published sentence encoder give its maximum length in tokens, and whether its vectors have length 1;
+    The files of a published sentence encoder set its maximum length in tokens, and whether its vectors have length 1;
     `unit` overrides the latter.
     """
     modules = read_json(model.path / "modules.json", [])
@@ -140,7 +140,7 @@ def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> Te
 
 
 def read_json(path: Path, default: Any) -> Any:
-    """A JSON file next to the weights; the default if it does not exist or cannot be parsed."""
+    """Read a JSON file next to the weights; return `default` if it does not exist or cannot be parsed."""
     try:
         return json.loads(path.read_text(encoding="utf-8")) or default
     except (OSError, ValueError):

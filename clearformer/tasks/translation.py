@@ -1,4 +1,4 @@
-"""The task of translators, evaluated by BLEU, chrF and loss."""
+"""The translation task, evaluated by BLEU, chrF and loss."""
 
 import json
 import re
@@ -35,7 +35,7 @@ from clearformer.wording import count
 
 
 class PairBatches:
-    """Tokenised pairs in batches of similar length, `tokens` on each side, padding included."""
+    """Tokenised pairs in batches of similar length, with at most `tokens` tokens per side, including padding."""
 
     is_drawn = False
 
@@ -69,12 +69,12 @@ class TranslationTask(Task):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        """Registered models may lack these keys."""
+        """Check that lengths and vocabularies fit the model. Registered models may lack the keys that are compared."""
         pair_filter, max_length = getattr(recipe.data, "filter", None), getattr(recipe.model, "max_length", None)
         longest = 0 if pair_filter is None else pair_filter.max_tokens
         if max_length is not None and longest >= max_length:  # BOS or EOS is added
             raise ConfigError(
-                f"{where}: data.filter.max_tokens = {longest} is too long for model.max_length = {max_length}",
+                f"{where}: data.filter.max_tokens = {longest} is too large for model.max_length = {max_length}",
                 f"set data.filter.max_tokens = {max_length - 1}, or model.max_length = {longest + 1}",
             )
         share = getattr(recipe.model, "share", None)
@@ -87,7 +87,7 @@ class TranslationTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """The columns default to those named in the header."""
+        """Return the files and columns of each split. The columns default to those named in the header."""
         paths = {split: as_paths(corpus) for split, corpus in given.splits.items()}
         columns = {split: given.options.get("columns") or named_pair_columns(path) for split, path in paths.items()}
         for split, names in columns.items():
@@ -133,12 +133,12 @@ class TranslationTask(Task):
 
     @cached_property
     def valid_text(self) -> list[Example]:
-        """At most evaluate.max_validation of the validation pairs, evenly spaced."""
+        """The validation pairs that are translated: at most evaluate.max_validation, evenly spaced."""
         pairs = json.loads((self.run.data / "valid.json").read_text(encoding="utf-8"))
         return evenly_spaced([Example(*pair) for pair in pairs], self.recipe.evaluate.max_validation)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        """Loss without label smoothing over the whole split; BLEU and chrF of `valid_text`."""
+        """Compute the loss over the whole split, without label smoothing, and BLEU and chrF on `valid_text`."""
         plain, batches = Translation(TranslationConfig(label_smoothing=0.0)), self.split(split)
         examples = (batches.batch(rows) for rows in batches.batches.epoch(0))
         loss = mean_loss(plain, model, examples, device_of(model))
@@ -153,7 +153,7 @@ class TranslationTask(Task):
         return {"loss": loss, **metrics}
 
     def sample(self, model: nn.Module, step: int) -> str:
-        """One of the translations of this validation."""
+        """Show one of the translations of the current validation."""
         pick = step // max(1, self.recipe.train.validate_every) % len(self.valid_text)
         return f"  {self.valid_text[pick].source}\n  → {self.translations[pick]}"
 
@@ -187,11 +187,11 @@ class TranslationTask(Task):
         progress: Callable[[int, int], None] = lambda done, total: None,
         **search: Any,
     ) -> dict[str, Any]:
-        """BLEU and chrF of translations: bleu, chrf, signatures, sentences, translations.
+        """Compute BLEU and chrF of translations. Returns bleu, chrf, signatures, sentences and translations.
 
         `refs` are files with further references, one per line. `tokenize` and `lowercase` override [evaluate] of the
-        recipe, `search` (beam=1, length_penalty=0.6) overrides [decode]. `progress(done, total)` is called after every
-        sentence.
+        recipe; `search`, such as beam=1 or length_penalty=0.6, overrides [decode]. `progress(done, total)` is called
+        after every sentence.
         """
         source = cls.sources(given)["train"]
         examples = list(read_pairs(source["path"], source["columns"]))
@@ -216,13 +216,13 @@ def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
 
 
 def start_id(recipe: Tables, tokenizer: Tokenizer) -> int:
-    """The first token of the decoder: BOS, unless the class of the model sets another, as T5 does."""
+    """Return the id of the token that the decoder starts with: BOS, unless the model class sets another, as T5 does."""
     role = getattr(model_class(recipe.model.kind), "begins_with", "bos")
     return int(getattr(tokenizer, f"{role}_id"))
 
 
 def plain_reference(text: str, recipe: Tables) -> str:
-    """A reference as decoding would produce it: tokens are joined if the corpus was split into tokens beforehand."""
+    """Return a reference in the form of decoded output: if the corpus was already tokenised, its tokens are joined."""
     return text if recipe.text.joiner is None else re.sub(re.escape(recipe.text.joiner) + "( |$)", "", text)
 
 
@@ -232,6 +232,6 @@ def read_references(path: Path, n: int) -> list[str]:
     if len(lines) != n:
         raise DataError(
             f"{path} has {count(len(lines), 'line')} for {count(n, 'pair')}",
-            "give one reference per line, for each pair",
+            "the file needs exactly one line, with a reference, for each pair",
         )
     return lines

@@ -1,4 +1,4 @@
-"""The settings of a tokenizer to be trained."""
+"""The [text] table of a recipe: settings for training a tokenizer."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -13,7 +13,7 @@ from clearformer.wording import count, listed
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """The special tokens with ids 0 to 3 of every tokenizer trained here; the tokens of `TextConfig.extra` follow."""
-KEEPING_KINDS = ("char", "byte-bpe")  # the others cannot represent runs of white space
+KEEPING_KINDS = ("char", "byte-bpe")  # the other kinds cannot represent runs of white space
 
 
 class TextConfig(Config):
@@ -23,13 +23,13 @@ class TextConfig(Config):
     vocab_size: int = Field(
         default=8000, gt=4, description="tokens in the vocabulary, special tokens included; a maximum for char and word"
     )
-    lowercase: bool = Field(default=False, description="lowercase all text, which decoding cannot undo")
+    lowercase: bool = Field(default=False, description="whether to lowercase all text, which decoding cannot undo")
     normalization: Form = Field(
         default="NFC",
         description="Unicode normalisation form: NFC, or NFKC, which also folds ligatures, widths and circled digits",
     )
     min_frequency: int = Field(
-        default=2, ge=1, description="minimum number of occurrences of a word or of a pair to merge; unused by unigram"
+        default=2, ge=1, description="minimum count of a word, or of a pair of symbols to merge; unused by unigram"
     )
     whitespace: Literal["collapse", "keep"] = Field(
         default="collapse",
@@ -37,16 +37,16 @@ class TextConfig(Config):
     )
     extra: tuple[str, ...] = Field(
         default=(),
-        description='list of additional special tokens, which get the ids from 4 on, such as "[MASK]"',
+        description='list of additional special tokens, such as "[MASK]"; their ids start at 4',
     )
     joiner: str | None = Field(
         default=None,
         min_length=1,
-        description='mark at the end of a word that decoding joins with the next, for kind "word": "@@" in "ein@@ es"',
+        description='ending of words that decoding joins to the next word, for kind "word": "@@" in "ein@@ es"',
     )
     shared: bool = Field(default=True, description="whether both languages of a parallel corpus use one vocabulary")
     strict: bool = Field(
-        default=True, description="whether a vocab_size that the text cannot fill is an error; false: use a smaller one"
+        default=True, description="whether a vocab_size too large for the text is an error; false: use a smaller one"
     )
     file: Path | None = Field(
         default=None, description="path of a tokenizer.json to use instead of training a tokenizer"

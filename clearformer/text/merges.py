@@ -1,4 +1,4 @@
-"""Byte-pair encoding step by step: the merged pair, its count, and the words after the merge.
+"""Show byte-pair encoding step by step: the merged pair, its count, and the words after the merge.
 
     start        l o w ×5  l o w e r ×2  l o w e s t ×3
     1. l+o ×10   lo w ×5   lo w e r ×2   lo w e s t ×3
@@ -19,7 +19,7 @@ Symbols = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Merge:
-    """One step: the pair, how often it occurred, and all words with their counts after the merge."""
+    """One step of byte-pair encoding: the merged pair, its count, and all words with their counts after the merge."""
 
     pair: tuple[str, str]
     count: int
@@ -27,10 +27,10 @@ class Merge:
 
 
 def watch(words: Mapping[str, int] | str, n_merges: int) -> list[Merge]:
-    """The first `n_merges` merges learned from words with their counts, or from a text split at white space.
+    """Return the first `n_merges` merges learned from words with counts, or from a text split at white space.
 
-    The list is shorter if every word becomes one symbol earlier. Ties between equally frequent pairs go to the older
-    left symbol, then to the older right one: characters are ordered by code point, merged symbols follow in order.
+    The list is shorter if fewer merges turn every word into a single symbol. Ties between equally frequent pairs go to
+    the older left symbol, then to the older right one: characters, ordered by code point, are oldest.
     """
     counts = Counter(words.split()) if isinstance(words, str) else words
     split = {tuple(word): count for word, count in counts.items()}
@@ -45,7 +45,7 @@ def watch(words: Mapping[str, int] | str, n_merges: int) -> list[Merge]:
 
 
 def count_pairs(words: Mapping[Symbols, int]) -> Counter[tuple[str, str]]:
-    """The number of occurrences of each pair of adjacent symbols, weighted by the counts of the words."""
+    """Count each pair of adjacent symbols, weighted by the counts of the words."""
     pairs: Counter[tuple[str, str]] = Counter()
     for symbols, count in words.items():
         for pair in pairwise(symbols):
@@ -54,7 +54,7 @@ def count_pairs(words: Mapping[Symbols, int]) -> Counter[tuple[str, str]]:
 
 
 def merge(symbols: Symbols, pair: tuple[str, str]) -> Symbols:
-    """`symbols` with each occurrence of `pair` merged, from the left: a a a becomes aa a."""
+    """Merge each occurrence of `pair` in `symbols`, from the left: a a a becomes aa a."""
     merged: list[str] = []
     rest = iter(zip(symbols, (*symbols[1:], "")))
     for left, right in rest:
@@ -66,7 +66,7 @@ def merge(symbols: Symbols, pair: tuple[str, str]) -> Symbols:
 
 
 def render(merges: Sequence[Merge]) -> str:
-    """The merges as a table like the one at the top of this file: one row per merge, one column per word."""
+    """Format the merges as a table like the one at the top of this file: one row per merge, one column per word."""
     if not merges:
         return ""
     start = {tuple("".join(symbols)): count for symbols, count in merges[0].words.items()}

@@ -1,4 +1,4 @@
-"""Text normalisation, the first step for every line of data and every tokenizer.
+"""Normalise text, the first step for every line of data and in every tokenizer.
 
     clean("\\ufeffcafe\\u0301 \\t au\\u00a0lait\\r\\n")  ->  "café au lait"
 
@@ -25,35 +25,35 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @lru_cache
 def normalizer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """Steps 1 to 3 as a normalizer of the Rust library."""
+    """Return steps 1 to 3 (see the top of this file) as a normalizer of the Rust library."""
     spaces = [normalizers.Replace(SPACES, " "), normalizers.Strip()]
     return normalizers.Sequence([normalizers.Replace(CONTROL, ""), *letters(form, lowercase), *spaces])
 
 
 @lru_cache
 def composer(form: Form = "NFC", lowercase: bool = False) -> normalizers.Normalizer:
-    """Step 2 alone, which leaves white space unchanged."""
+    """Return a normalizer for step 2 only, composition, which leaves white space unchanged."""
     return normalizers.Sequence(letters(form, lowercase))
 
 
 def letters(form: Form, lowercase: bool) -> list[normalizers.Normalizer]:
-    """Step 2. Lowercasing can undo composition, so the text is composed again after it.
+    """Return the normalizers of step 2. After lowercasing, the text must be composed again.
 
-    J + caron, for example, is two characters, and in lower case one: ǰ.
+    J + caron, for example, is two characters, but in lower case it is one: ǰ.
     """
     composed = getattr(normalizers, form)()
     return [composed, normalizers.Lowercase(), composed] if lowercase else [composed]
 
 
 def clean(line: str, form: Form = "NFC") -> str:
-    """The normalised line. Clean ASCII text, the common case, is returned at once."""
+    """Return the normalised line. Clean ASCII text, the common case, is returned at once."""
     if line.isascii() and line.isprintable() and "  " not in line and line == line.strip():
         return line
     return str(normalizer(form).normalize_str(encodable(line)))
 
 
 def encodable(text: str) -> str:
-    """`text` with every lone surrogate replaced by U+FFFD, since surrogates cannot be encoded as UTF-8.
+    """Replace every lone surrogate in `text` by U+FFFD, since surrogates cannot be encoded as UTF-8.
 
     They come from JSON escapes and from files read with `errors="surrogateescape"`; the Rust library rejects them.
     """

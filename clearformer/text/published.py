@@ -1,10 +1,10 @@
-"""Tokenizers built from the vocabulary files of older published models, which have no tokenizer.json.
+"""Build tokenizers from the vocabulary files of older published models, which have no tokenizer.json.
 
     vocab.txt                  BERT: WordPiece, one token per line in the order of ids   Devlin et al. 2019
     vocab.json + merges.txt    GPT-2 and RoBERTa: byte-level BPE                         Radford et al. 2019
 
 A tokenizer_config.json in the same folder adds the settings `do_lower_case`, `strip_accents`,
-`tokenize_chinese_chars` and `add_prefix_space`. Without it, a vocabulary without capital letters is taken as uncased.
+`tokenize_chinese_chars` and `add_prefix_space`. If it is missing, a vocabulary without capital letters is uncased.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ BPE_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the
 
 
 def build_from(folder: Path) -> Tokenizer:
-    """The tokenizer of the vocabulary files in `folder`."""
+    """Build a tokenizer from the vocabulary files in `folder`."""
     settings = read_table(folder / "tokenizer_config.json")
     if (folder / "vocab.txt").exists():
         return wordpiece(folder / "vocab.txt", settings)
@@ -28,7 +28,7 @@ def build_from(folder: Path) -> Tokenizer:
             return byte_bpe(folder / vocab, folder / merges, settings)
     is_sentencepiece = any(folder.glob("*.model")) or any(folder.glob("*.spm"))
     raise TokenizerError(
-        f"{folder}: contains no supported tokenizer file",
+        f"{folder} contains no supported tokenizer file",
         "convert its SentencePiece model to a tokenizer.json, for example with transformers.AutoTokenizer"
         if is_sentencepiece
         else "copy the model's tokenizer.json, vocab.txt, or vocab.json and merges.txt into the folder",
@@ -36,16 +36,16 @@ def build_from(folder: Path) -> Tokenizer:
 
 
 def wordpiece(path: Path, settings: dict[str, Any]) -> Tokenizer:
-    """BERT's tokenizer: clean, split Chinese characters and punctuation, fold case and accents if uncased."""
+    """Build BERT's tokenizer: split off Chinese characters and punctuation; if uncased, fold case and accents."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: some tokens of BERT are line separators
     except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerError(f"{path}: cannot be read ({error})", "copy the file again") from None
+        raise TokenizerError(f"{path} cannot be read ({error})", "copy the file again") from None
     vocab = {token: token_id for token_id, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     roles = settle(usual_roles(vocab) | side_file_roles(path.parent, vocab), str(path))
     if roles.unk is None:
         raise TokenizerError(
-            f"{path}: no token for unknown words, which WordPiece requires",
+            f"{path} has no token for unknown words, which WordPiece requires",
             "give a vocab.txt with [UNK], such as BERT's",
         )
     is_uncased = all(token == token.lower() for token in vocab if token not in roles)
@@ -66,7 +66,7 @@ def wordpiece(path: Path, settings: dict[str, Any]) -> Tokenizer:
 
 
 def byte_bpe(vocab_path: Path, merges_path: Path, settings: dict[str, Any]) -> Tokenizer:
-    """Byte-level BPE of GPT-2. If BOS and EOS differ, texts get the special tokens of RoBERTa:
+    """Build GPT-2's byte-level BPE. If BOS and EOS differ, texts get the special tokens of RoBERTa:
 
     <s> a </s>        <s> a </s></s> b </s>                                          Liu et al. 2019
     """
@@ -74,7 +74,7 @@ def byte_bpe(vocab_path: Path, merges_path: Path, settings: dict[str, Any]) -> T
         vocab, merges = models.BPE.read_file(str(vocab_path), str(merges_path))
     except Exception as error:  # the Rust library raises nothing more precise
         raise TokenizerError(
-            f"{vocab_path} and {merges_path.name}: cannot be read ({error})", "copy both files again"
+            f"{vocab_path} and {merges_path.name} cannot be read ({error})", "copy both files again"
         ) from None
     if any(token.endswith("</w>") for token in vocab):
         raise TokenizerError(

@@ -1,11 +1,12 @@
-"""The roles of special tokens: padding, beginning and end of text, unknown, mask.
+"""Find the roles of special tokens: padding, beginning and end of text, unknown, mask.
 
     BERT     [PAD]   [CLS]  [SEP]  [UNK]  [MASK]        Llama 2  </s>  <s>  </s>  <unk>
     RoBERTa  <pad>   <s>    </s>   <unk>  <mask>        T5       <pad> <pad> </s> <unk>
     GPT-2    <|endoftext|> in every role; no text is unknown
 
-`eos` is required. The other roles have defaults: padding is masked, so `eos` serves as well; a decoder without `bos`
-starts with padding (Raffel et al. 2020) or, if there is none, with `eos`, as after another text (Radford et al. 2019).
+`eos` is required. The other roles have defaults: padding is masked, so `eos` can stand in for `pad`; a decoder without
+`bos` starts with `pad` (Raffel et al. 2020) or, if there is none, with `eos`, as after another text (Radford et al.
+2019).
 """
 
 import json
@@ -33,7 +34,7 @@ KEYS = {  # the keys of a side file, in order of preference
 
 
 class Roles(NamedTuple):
-    """The token in each role. `unk` is None if the vocabulary covers every text, `mask` if no token masks."""
+    """The token in each role. `unk` is None if the vocabulary covers every text, `mask` if there is no mask token."""
 
     pad: str
     bos: str
@@ -43,17 +44,17 @@ class Roles(NamedTuple):
 
 
 def usual_roles(vocab: Collection[str], special: Collection[str] = ()) -> dict[str, str]:
-    """Role to token, by the usual names.
+    """Return a map from roles to tokens, which are recognised by their usual names.
 
-    Only tokens that the file lists as `special` count, since "</s>" may also be ordinary text of a web page. All of
-    `vocab` is searched if no special token is an end of text.
+    Only tokens that the file lists as `special` count, since "</s>" may also be ordinary text of a web page. If none of
+    them is an end-of-text token, all of `vocab` is searched.
     """
     known = special if any(name in special for name in USUAL_NAMES["eos"]) else vocab
     return {role: name for role, usual in USUAL_NAMES.items() for name in reversed(usual) if name in known}
 
 
 def settle(tokens: Mapping[str, str], where: str) -> Roles:
-    """All roles, with defaults for the ones missing in `tokens`; errors describe the vocabulary as `where`."""
+    """Return all roles, with defaults for roles missing in `tokens`; error messages call the vocabulary `where`."""
     if "eos" not in tokens:
         usual = ", ".join(USUAL_NAMES["eos"])
         raise TokenizerError(
@@ -67,7 +68,7 @@ def settle(tokens: Mapping[str, str], where: str) -> Roles:
 
 
 def side_file_roles(folder: Path, vocab: Collection[str]) -> dict[str, str]:
-    """Role to token, as listed in the side files in `folder`: strings, or objects with a "content".
+    """Return a map from roles to tokens, read from the side files in `folder`: strings, or objects with a "content".
 
     Tokens that are not in `vocab` are skipped: the model has no embedding for them.
     """
@@ -82,13 +83,13 @@ def side_file_roles(folder: Path, vocab: Collection[str]) -> dict[str, str]:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The JSON object in a side file; empty if the file does not exist."""
+    """Return the JSON object in a side file, or {} if the file does not exist."""
     try:
         table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path}: cannot be read as JSON ({error})", "copy the file again") from None
+        raise TokenizerError(f"{path} cannot be read as JSON ({error})", "copy the file again") from None
     if not isinstance(table, dict):
         raise TokenizerError(
-            f"{path}: contains a JSON {type(table).__name__} instead of an object", "copy the file again"
+            f"{path} contains a JSON {type(table).__name__} instead of an object", "copy the file again"
         )
     return table

@@ -1,9 +1,9 @@
-"""Strings to ids and back: a thin wrapper around a Rust tokenizer, which is stored in one file, tokenizer.json.
+"""Convert text to ids and back: a thin wrapper around a Rust tokenizer, which is stored in a tokenizer.json.
 
     lines --train_tokenizer--> Tokenizer --encode--> ids --decode--> normalised text
 
-It provides what models need: the size of the vocabulary, and the ids of the special tokens, which `roles.py` determines
-for published files. The kinds of tokenizers are in `tokenizers/`, one file per kind.
+The wrapper adds what models need: the size of the vocabulary, and the ids of the special tokens, which `roles.py`
+determines for published files. The folder `tokenizers/` has one file per kind of tokenizer.
 """
 
 import json
@@ -32,10 +32,10 @@ PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
     chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))
 }
-"""GPT-2's mapping of characters to bytes: printable bytes are themselves, the others start at U+0100."""
+"""GPT-2's mapping of characters to bytes: printable bytes stand for themselves, the others start at U+0100."""
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
-SAMPLE = 1_000_000  # lines that training reads completely; later ones are sampled, see `thin`
-UPPER_BOUND_KINDS = ("char", "word")  # the text determines their size; `vocab_size` is only a maximum
+SAMPLE = 1_000_000  # number of lines that are all used for training; later lines are sampled, see `thin`
+UPPER_BOUND_KINDS = ("char", "word")  # the text determines the size of the vocabulary; `vocab_size` is only a maximum
 
 
 Rows = list[list[int]]
@@ -64,7 +64,7 @@ class Tokenizer:
     """Whether the file defines special tokens around a text."""
 
     def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
-        """Parse the content of a tokenizer.json; errors describe it as `where`.
+        """Parse the content of a tokenizer.json; error messages call it `where`.
 
         Side files in `folder` may list the roles of special tokens. Roles that do not follow from the usual names are
         stored in the content, under a key that other readers ignore, so that a copy of it needs no side files.
@@ -110,12 +110,12 @@ class Tokenizer:
             rust.post_processor = processors.Sequence([*offsets_only, template])
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """One list of ids per text, without special tokens; uses all CPU cores."""
+        """Return a list of ids per text, without special tokens; uses all CPU cores."""
         batch = self._rust.encode_batch_fast([encodable(text) for text in texts], add_special_tokens=False)
         return [self._ordinary(encoding.ids)[0] for encoding in batch]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of one text and, for each token, the (start, end) of its characters in the original `text`.
+        """Return the ids of a text and, for each token, the (start, end) of its characters in the original `text`.
 
         The first token of a word may include the space before it.
         """
@@ -126,11 +126,11 @@ class Tokenizer:
     def encode_with_specials(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_tokens: int | None = None
     ) -> tuple[Rows, Rows]:
-        """The ids of each text a, or of a with its pair b, including special tokens; and their segments.
+        """Return the ids of each text a, or of each pair a and b, with special tokens, and the segment of each id.
 
             BERT     [CLS] a [SEP]      [CLS] a [SEP] b [SEP]       as defined in tokenizer.json
                        0   0   0          0   0   0   1   1
-            default  BOS a EOS          BOS a EOS b EOS             if it defines none
+            default  BOS a EOS          BOS a EOS b EOS             if tokenizer.json defines none
 
         A row longer than `max_tokens` loses tokens from the ends of its texts, of the longer text first, but never its
         special tokens.
@@ -139,7 +139,7 @@ class Tokenizer:
         if max_tokens is not None and max_tokens <= n_specials:
             raise TokenizerError(
                 f"max_tokens = {max_tokens} leaves no token for text besides {count(n_specials, 'special token')}",
-                f"set max_tokens to {n_specials + 1} or more",
+                f"set max_tokens to at least {n_specials + 1}",
             )
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
@@ -152,24 +152,24 @@ class Tokenizer:
         return [ids for ids, _ in rows], [segments for _, segments in rows]
 
     def framed(self, *arguments: Any, **options: Any) -> tuple[Rows, Rows]:
-        """Deprecated: `encode_with_specials`."""
+        """Deprecated: use `encode_with_specials`."""
         warn_renamed("framed", "encode_with_specials")
         return self.encode_with_specials(*arguments, **options)
 
     def frame(self, is_pair: bool = False) -> Rows:
-        """Deprecated: `specials_around`."""
+        """Deprecated: use `specials_around`."""
         warn_renamed("frame", "specials_around")
         return self.specials_around(is_pair)
 
     @property
     def is_framed(self) -> bool:
-        """Deprecated: `adds_specials`."""
+        """Deprecated: use `adds_specials`."""
         warn_renamed("is_framed", "adds_specials")
         return self.adds_specials
 
     @property
     def roles(self) -> dict[str, str]:
-        """Role to token, for the roles pad, bos, eos, unk and mask that the tokenizer has."""
+        """A map from the roles pad, bos, eos, unk and mask to tokens; roles without a token are left out."""
         ids = {role: getattr(self, f"{role}_id") for role in ("pad", "bos", "eos", "unk", "mask")}
         return {role: str(self._rust.id_to_token(token_id)) for role, token_id in ids.items() if token_id is not None}
 
@@ -179,7 +179,7 @@ class Tokenizer:
         return [token.content for token in self._added.values() if token.special]
 
     def with_bos(self, token_id: int) -> Self:
-        """This tokenizer with another BOS, since a published decoder may not start with the BOS of its files."""
+        """Return this tokenizer with another BOS; a published decoder may not start with the BOS in its files."""
         token = self._rust.id_to_token(token_id)
         if token is None:
             raise TokenizerError(
@@ -193,16 +193,16 @@ class Tokenizer:
         return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
 
     def encode_marked(self, text: str) -> list[int]:
-        """The ids of a text whose special tokens are parsed as such, as in the output of a chat template."""
+        """Return the ids of a text in which special tokens are recognised, such as the output of a chat template."""
         return list(self._parsing.encode(encodable(text), add_special_tokens=False).ids)
 
     @cached_property
     def _parsing(self) -> tokenizers.Tokenizer:
         """A copy that parses special tokens in text, built on first use: a large vocabulary takes a second."""
-        return tokenizers.Tokenizer.from_str(self._rust.to_str())  # which does not keep `encode_special_tokens`
+        return tokenizers.Tokenizer.from_str(self._rust.to_str())  # to_str drops `encode_special_tokens`
 
     def specials_around(self, is_pair: bool = False) -> Rows:
-        """The special tokens before and after a text; with `is_pair`, before, between and after two texts."""
+        """Return the special tokens before and after a text; with `is_pair`, before, between and after two texts."""
         row = self._rust.encode("a", "a" if is_pair else None)
         parts: Rows = [[]]
         for before, (token_id, text) in zip([None, *row.sequence_ids], zip(row.ids, row.sequence_ids)):
@@ -218,7 +218,7 @@ class Tokenizer:
         return sorted(self._reserved if self.unk_id is None else {*self._reserved, self.unk_id})
 
     def id_of(self, token: str) -> int:
-        """The id of a token, such as one of `TextConfig.extra`."""
+        """Return the id of a token, such as one of `TextConfig.extra`."""
         token_id = self._rust.token_to_id(token)
         if token_id is None:
             specials = (added.content for added in self._added.values())
@@ -226,19 +226,19 @@ class Tokenizer:
         return int(token_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each token as readable text, for figures: ▁ is a space, ↵ a line feed, ⟨e0a4⟩ an incomplete character."""
+        """Return tokens as readable text, for figures: ▁ is a space, ↵ a line feed, ⟨e0a4⟩ an incomplete character."""
         return [self._readable(token_id) for token_id in ids]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """One text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
+        """Return one text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
 
     def stream(self) -> "TextStream":
-        """A decoder for ids that arrive one by one, as from a model that generates."""
+        """Return a decoder for ids that arrive one by one, as from a model that generates text."""
         return TextStream(self._rust)
 
     def to_json(self) -> str:
-        """The content of tokenizer.json, which Hugging Face's `PreTrainedTokenizerFast` can read as well."""
+        """Return the content of tokenizer.json, which Hugging Face's `PreTrainedTokenizerFast` can read as well."""
         return self._json
 
     def save(self, path: Path) -> None:
@@ -252,24 +252,24 @@ class Tokenizer:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise TokenizerError(
-                f"{path}: cannot be read as a tokenizer: {reason}", "give the path of a tokenizer.json"
+                f"{path} cannot be read as a tokenizer: {reason}", "give the path of a tokenizer.json"
             ) from None
         return cls(text, str(path), Path(path).parent)
 
     @classmethod
     def from_folder(cls, folder: Path) -> Self:
-        """The tokenizer of a published model: its tokenizer.json, or built from its vocabulary, see `published.py`."""
+        """Load the tokenizer.json of a published model, or build it from the vocabulary files, see `published.py`."""
         folder = Path(folder)
         if (folder / "tokenizer.json").exists():
             return cls.load(folder / "tokenizer.json")
         return cls(build_from(folder).to_str(pretty=True), str(folder), folder)
 
     def fingerprint(self) -> str:
-        """The first 16 digits of `sha256sum tokenizer.json`. Equal fingerprints mean equal ids for every text."""
+        """Return 16 digits of the SHA-256 hash of tokenizer.json. Equal fingerprints mean equal ids for every text."""
         return sha256(self._json.encode()).hexdigest()[:16]
 
     def _ordinary(self, ids: list[int], *parallel: list, is_special: Sequence[int] = ()) -> tuple[list, ...]:
-        """Ids without special tokens that come from text, and the lists `parallel` to them.
+        """Remove special tokens that were matched in text from `ids`, and from the lists `parallel` to it.
 
         Word-level and unigram models can match the name of a special token in text. Such a match becomes <unk>, or is
         dropped if there is no <unk>. `is_special` is 1 for special tokens that the tokenizer added, which stay.
@@ -303,7 +303,7 @@ def warn_renamed(old: str, new: str) -> None:
 
 
 def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int]:
-    """The ids that the file puts before a text, found by encoding "a" or, failing that, tokens of the vocabulary."""
+    """Return the ids that the file puts before a text, found by encoding "a" or, if that fails, other tokens."""
     for text in ("a", *sorted(vocab, key=vocab.__getitem__)[:64]):
         try:
             encoding = rust.encode(text)
@@ -317,9 +317,9 @@ def opening_of(rust: tokenizers.Tokenizer, vocab: Mapping[str, int]) -> list[int
 def cut(texts: Sequence[int | None], budget: int, *rows: list) -> None:
     """Delete tokens from lists parallel to `texts`, in place, until at most `budget` tokens of text remain.
 
-    `texts` is 0 or 1 for tokens of the first or second text, and None for special tokens. Each text loses its end, as
-    in Rust's longest-first truncation, which cannot be used: it is a setting of the tokenizer that threads have in
-    common.
+    `texts` is 0 or 1 for tokens of the first or second text, and None for special tokens. Tokens are deleted from the
+    end of each text, as in the Rust library's longest-first truncation. The library's function cannot be used, since
+    it changes a setting of the tokenizer for all threads.
     """
     lengths = texts.count(0), texts.count(1)
     removed = [
@@ -333,9 +333,9 @@ def cut(texts: Sequence[int | None], budget: int, *rows: list) -> None:
 
 
 def truncated_lengths(a: int, b: int, budget: int) -> tuple[int, int]:
-    """The lengths of two texts after truncation to `budget` tokens: first the longer text shrinks, then both.
+    """Return the lengths of two texts after truncation to `budget` tokens: first the longer one shrinks, then both.
 
-    If the budget is odd, the longer text keeps one token more; the second text if both were equally long.
+    If the budget is odd, the longer text keeps one more token; if both were equally long, the second text does.
     """
     if a + b <= budget:
         return a, b
@@ -344,11 +344,11 @@ def truncated_lengths(a: int, b: int, budget: int) -> tuple[int, int]:
 
 
 class TextStream:
-    """Incremental decoding.
+    """Decodes ids one by one.
 
         stream.step(id)  ->  the new text, or None while a character lacks some of its bytes
 
-    Joined, the steps are the decoded text, except that wordpiece cannot remove a space afterwards: "don", " '", " t".
+    The steps join to the decoded text, except that wordpiece cannot remove a space afterwards: "don", " '", " t".
     """
 
     def __init__(self, rust: tokenizers.Tokenizer) -> None:
@@ -380,16 +380,16 @@ def train_tokenizer(
         raise TokenizerError(
             f"the training text is too small for vocab_size = {config.vocab_size}: "
             f"kind = {config.kind} finds only {count(tokenizer.vocab_size, 'token')}",
-            f"set text.vocab_size to {tokenizer.vocab_size} or less, or give more text",
+            f"set text.vocab_size to at most {tokenizer.vocab_size}, or add text",
         )
     return tokenizer
 
 
 def thin(lines: Iterable[str], full: int = SAMPLE) -> Iterator[str]:
-    """The first `full` lines of a corpus, and each later line i with probability full / i.
+    """Yield the first `full` lines of a corpus, and each later line i with probability full / i.
 
-    About full (1 + ln(N / full)) of N lines remain (3.3 of 10 million), spread over the whole corpus whatever its
-    length and order. The draws are seeded and depend only on line numbers.
+    About full (1 + ln(N / full)) of N lines remain (3.3 million of 10 million), spread over the whole corpus, whatever
+    its length and order. The draws are seeded and depend only on line numbers.
     """
     draw = Random(0).random
     return (line for i, line in enumerate(lines, start=1) if i <= full or draw() * i < full)

@@ -13,7 +13,7 @@ from clearformer.training.statistics import statistics
 
 
 class Average:
-    """`weights`: the averages of the trainable tensors by name, tied ones once, sharded like the model."""
+    """`weights` maps the name of each trainable tensor to its average. Tied tensors occur once."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, tensors = decay, dict(learning(model))

@@ -1,7 +1,7 @@
 """Batches for the loop, built in a background thread while the device computes.
 
 Split    provided by a task: divides an epoch into micro-batches, and builds them
-Steps    the micro-batches of each rank and step, with the count that their loss is divided by
+Steps    returns the micro-batches of each rank and step, and the token count that their loss is divided by
 feed     an iterator over steps, with a few built ahead
 """
 
@@ -61,7 +61,7 @@ class Steps:
         return len(self.plan(epoch))
 
     def load(self, epoch: int, position: int, world: World) -> Step:
-        """The micro-batches of this rank in a step, and the target count of all ranks, at least 1, as a divisor."""
+        """Returns the micro-batches of this rank in a step, and the target count of all ranks, which is at least 1."""
         split, first = self.split, position * self.group
         numbered = [(rows, (epoch, first + i)) for i, rows in enumerate(self.plan(epoch)[position])]
         if split.is_drawn:
@@ -97,7 +97,7 @@ def feed(steps: StepSource, at: Place, n_steps: int, world: World, device: torch
 
 
 def places_from(steps: StepSource, epoch: int, position: int) -> Iterator[tuple[int, int]]:
-    """All (epoch, step in the epoch) from this position on, without end."""
+    """Yield (epoch, step in the epoch) from this position on, without end."""
     while True:
         for step in range(position, steps.count(epoch)):
             yield epoch, step

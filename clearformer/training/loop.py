@@ -44,7 +44,7 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
 class TrainConfig(Config):
-    """[train]"""
+    """The [train] table of a recipe."""
 
     steps: int = Field(8000, ge=1, description="number of optimiser steps")
     max_tokens: int | None = Field(
@@ -84,14 +84,14 @@ class TrainConfig(Config):
     tensorboard: bool = Field(False, description="whether to write TensorBoard logs to the run folder")
 
     def budget(self, unit: str = "tokens") -> str:
-        """The budget of a run in words: the limits besides the steps, or the steps if there are none."""
+        """Describe the budget of a run: its limits in seconds and tokens, or its number of steps if it has none."""
         limits = [] if self.max_seconds is None else [f"{self.max_seconds:,.10g} s"]
         limits += [] if self.max_tokens is None else [count(self.max_tokens, unit.removesuffix("s"), unit)]
         return " or ".join(limits or [count(self.steps, "step")])
 
 
 def rounds(steps: int, n: int) -> dict[str, int]:
-    """The periods of a run that is validated and saved n times in `steps` steps."""
+    """The settings of a run of `steps` steps that is validated and saved n times."""
     period = max(5, steps // n)
     return {"validate_every": period, "save_every": period, "log_every": min(50, period)}
 
@@ -221,7 +221,7 @@ class Trainer:
         return bool(self.config.patience) and self.progress.stale >= self.config.patience
 
     def step(self, batches: Sequence[Tensors], n_tokens: int) -> tuple[Tensor, Tensor]:
-        """One update; returns the loss summed over the tokens of all ranks, and the gradient norm before clipping."""
+        """Update the weights once; returns the loss summed over all ranks, and the gradient norm before clipping."""
         at = self.progress
         at.step += 1
         at.tokens += n_tokens

@@ -1,4 +1,4 @@
-"""The optimisers of the notes by name, from torch.optim.
+"""The optimisers of the course notes by name, as implemented in torch.optim.
 
 sgd (gd)    θ ← θ − ε g                      momentum   v ← μ v + g,  θ ← θ − ε v
 nesterov    momentum, looking ahead          adagrad    θ ← θ − ε g / (√(Σ g²) + δ)
@@ -22,7 +22,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]  # the weight of the past in a runni
 
 
 class OptimConfig(Config):
-    """[optim]"""
+    """The [optim] table of a recipe: the optimiser and its settings."""
 
     kind: Literal["gd", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"] = "adam"
     lr: float = Field(1e-3, gt=0, description="peak learning rate; the schedule scales it")
@@ -37,7 +37,7 @@ class OptimConfig(Config):
             raise ValueError('kind = "nesterov" needs a momentum greater than 0; without momentum, use kind = "sgd"')
 
     def build(self, model: nn.Module) -> Optimizer:
-        """The optimiser, with weight decay for matrices and none for vectors (biases, gains)."""
+        """Build the optimiser; weight decay applies to matrices, not to vectors such as biases and gains."""
         parameters = [p for p in model.parameters() if p.requires_grad]
         groups = [
             {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": self.weight_decay},

@@ -13,7 +13,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float64"]
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The named device; "auto" is CUDA if available, then Apple's MPS, then the CPU. Each rank has its CUDA device."""
+    """The device of this name; "auto" is CUDA if available, then MPS, then the CPU. Every rank has its CUDA device."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -3,7 +3,7 @@
 rate(k) = lr · min(1, k / warmup) · decay(k),   k = 1, 2, …
 
 inverse-sqrt   decay = √(w / k) after the warm-up w                      Vaswani et al. 2017
-linear         decay = (1 − α) + α · floor,  α = k / steps               the notes' ε_k = (1−α) ε_0 + α ε_T
+linear         decay = (1 − α) + α · floor,  α = k / steps               course notes: ε_k = (1−α) ε_0 + α ε_T
 inverse-time   decay = 1 / (1 + k / half)                                Σ ε_k = ∞, Σ ε_k² < ∞  (Robbins–Monro)
 cosine         decay = floor + (1 − floor) (1 + cos πα) / 2
 stairs         decay = γ^max(0, e − hold) on the e-th stair, e = 1, 2, …        Zaremba et al. 2014, one stair per epoch
@@ -19,7 +19,7 @@ from clearformer.config import Config
 
 
 class ScheduleConfig(Config):
-    """[schedule]"""
+    """The [schedule] table of a recipe: the learning rate by step."""
 
     kind: Literal["inverse-sqrt", "linear", "inverse-time", "cosine", "stairs", "constant"] = "inverse-sqrt"
     warmup: int = Field(1000, ge=0, description="steps of linear warm-up")
@@ -37,7 +37,7 @@ class ScheduleConfig(Config):
     )
 
     def factor(self, k: int, steps: float) -> float:
-        """The factor of lr at step k, counted from 1; `steps` is the length of the run."""
+        """The factor that multiplies lr at a step, counted from 1; `steps` is the number of steps of the run."""
         rise = min(1.0, k / self.warmup) if self.warmup else 1.0
         progress = min(1.0, k / (self.steps or steps))
         match self.kind:

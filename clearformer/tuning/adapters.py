@@ -1,11 +1,11 @@
-"""Add LoRA adapters to a model, switch between them, save and load them, merge them into the weights.
+"""Add LoRA adapters to a model, switch between them, save and load them, and merge them into the weights.
 
     add_lora(model, LoraConfig(rank=8), "fr")      add an adapter and freeze everything else
     switch(model, "fr"); switch(model, None)       a model holds any number of adapters; at most one is active
-    merge(model); unmerge(model)                   plain layers with W + (α/R) B A; then W again, bit for bit
-    load_lora(model, "fr", lora_weights(other))    the weights of one adapter, as a flat dictionary
+    merge(model); unmerge(model)                   turn W into W + (α/R) B A; restore W, bit for bit
+    load_lora(model, "fr", lora_weights(other))    copy the weights of one adapter, as a flat dictionary
 
-Layers are replaced by name, without changes to the model's code; its parameters keep their names and stay tied.
+Layers are replaced by name, without changes to the model's code. Parameters keep their names and stay tied.
 """
 
 import re
@@ -26,7 +26,7 @@ from clearformer.wording import listed
 
 @dataclass(frozen=True)
 class Place:
-    """Rows `start` to `stop` of a layer, which a pair can adapt. encoder.blocks.0.attn.q is part q of ….attn.qkv."""
+    """Rows `start` to `stop` of a layer, which a LoRA pair can adapt: ….attn.q is part q of the layer ….attn.qkv."""
 
     name: str
     layer: str
@@ -36,7 +36,7 @@ class Place:
 
 
 def places(model: nn.Module) -> dict[str, Place]:
-    """Every adaptable place, by the name that targets match: each linear layer, and each part of a stacked one."""
+    """Return all places that targets can name: each linear layer, and each matrix stacked in one, such as q in qkv."""
     by_name: dict[str, Place] = {}
     seen: set[int] = set()
     for path, parent in model.named_modules():
@@ -54,14 +54,14 @@ def places(model: nn.Module) -> dict[str, Place]:
 
 
 def is_adaptable(module: nn.Module) -> bool:
-    """Whether this is a linear layer that computes exactly x W' + b; subclasses with another `forward` are not."""
+    """Whether this is a linear layer that computes exactly x W' + b, not a subclass with another `forward`."""
     return isinstance(module, LoraLinear) or (
         isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
     )
 
 
 def packed_rows(parent: nn.Module, name: str) -> dict[str, int]:
-    """The matrices stacked in the layer `parent.name`, each with its number of rows."""
+    """Return the number of rows of each matrix stacked in the layer `parent.name`."""
     if isinstance(parent, MultiHeadAttention) and name == "qkv":
         return dict(zip("qkv", parent.rows))
     if isinstance(parent, GatedFeedForward) and name == "up":
@@ -89,7 +89,7 @@ def add_lora(model: nn.Module, config: LoraConfig, name: str = "default") -> nn.
 
 
 def targeted(model: nn.Module, config: LoraConfig) -> list[Place]:
-    """The places that the targets match. Each target must match at least one."""
+    """Return the places that the targets match. Each target must match at least one place."""
     known = places(model)
     if not known:
         raise ConfigError(
@@ -104,12 +104,12 @@ def targeted(model: nn.Module, config: LoraConfig) -> list[Place]:
 
 
 def of_lora(name: str) -> Callable[[str], bool]:
-    """A test for `freeze` that selects the parameters of this adapter."""
+    """Return a predicate for `freeze` that selects the parameters of this adapter."""
     return lambda parameter: f"lora_{name}" in parameter.split(".")
 
 
 def switch(model: nn.Module, name: str | None) -> nn.Module:
-    """Activate this adapter, or none. Which parameters are trained does not change; use `freeze` for that."""
+    """Activate the adapter `name`, or none. To change which parameters are trained, use `freeze`."""
     refuse_merged(model)
     if name is not None:
         require(model, name)
@@ -119,7 +119,7 @@ def switch(model: nn.Module, name: str | None) -> nn.Module:
 
 
 def merge(model: nn.Module) -> nn.Module:
-    """Add the active adapter to the weights: plain layers, as fast as before, that can be saved and packed."""
+    """Merge the active adapter into the weights. The layers are plain again, as fast as before, and can be packed."""
     refuse_merged(model)
     layers = adapted_layers(model)
     if not any(layer.active for layer in layers):
@@ -148,7 +148,7 @@ def unmerge(model: nn.Module) -> nn.Module:
 
 
 def lora_weights(model: nn.Module, name: str = "default") -> dict[str, Tensor]:
-    """The weights of one adapter: encoder.blocks.0.attn.q.A, encoder.blocks.0.attn.q.B and so on."""
+    """Return the weights of one adapter: encoder.blocks.0.attn.q.A, encoder.blocks.0.attn.q.B and so on."""
     require(model, name)
     pairs = pairs_of(model, name)
     return {f"{place}.{side}": getattr(pair, side).detach() for place, pair in pairs.items() for side in "AB"}
@@ -156,11 +156,11 @@ def lora_weights(model: nn.Module, name: str = "default") -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load_lora(model: nn.Module, name: str, weights: Mapping[str, Tensor], where: str = "the adapter") -> nn.Module:
-    """Load weights that `lora_weights` returned into an adapter that `add_lora` added."""
+    """Copy the weights returned by `lora_weights` into an adapter that `add_lora` added."""
     adapter_weights = lora_weights(model, name)
     for problem, names in (
         ("lacks", set(adapter_weights) - set(weights)),
-        ("has an unknown", set(weights) - set(adapter_weights)),
+        ("has an unknown tensor", set(weights) - set(adapter_weights)),
     ):
         if names:
             raise CheckpointError(f"{where} {problem} `{min(names)}`", "call add_lora with the targets of this adapter")
@@ -168,7 +168,7 @@ def load_lora(model: nn.Module, name: str, weights: Mapping[str, Tensor], where:
         if tensor.shape != adapter_weights[key].shape:
             raise CheckpointError(
                 f"{where} does not fit: `{key}` is {tuple(tensor.shape)}, not {tuple(adapter_weights[key].shape)}",
-                "the adapter has another rank, or belongs to another model",
+                "the adapter has a different rank, or belongs to another model",
             )
     for key, tensor in weights.items():
         adapter_weights[key].copy_(tensor)
@@ -176,7 +176,7 @@ def load_lora(model: nn.Module, name: str, weights: Mapping[str, Tensor], where:
 
 
 def pairs_of(model: nn.Module, name: str) -> dict[str, Pair]:
-    """The pairs of one adapter, by the name of the place they adapt."""
+    """Return the pairs of one adapter, by the names of the places that they adapt."""
     pairs = {}
     for place in places(model).values():
         layer = model.get_submodule(place.layer)
@@ -186,7 +186,7 @@ def pairs_of(model: nn.Module, name: str) -> dict[str, Pair]:
 
 
 def adapters(model: nn.Module) -> list[str]:
-    """The names of all adapters, in the order in which they were added."""
+    """Return the names of all adapters, in the order in which they were added."""
     children = [child for layer in adapted_layers(model) for child in layer._modules]
     return list(dict.fromkeys(child.removeprefix("lora_") for child in children))
 
@@ -209,12 +209,12 @@ def refuse_merged(model: nn.Module) -> None:
 
 
 def is_merged(module: nn.Module) -> bool:
-    """Whether an adapter is merged into this layer. Holds after packing too, which copies the attributes of a layer."""
+    """Whether an adapter is merged into this layer. Packing keeps the attributes of a layer, so it does not matter."""
     return isinstance(vars(module).get("adapted"), LoraLinear)
 
 
 def replace_modules(model: nn.Module, new: Mapping[nn.Module, nn.Module]) -> None:
-    """Replace each module by its new one, wherever it is used."""
+    """Replace each key of `new` by its value, wherever the model uses it."""
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child is not None and child in new:

@@ -21,7 +21,7 @@ HEADS = ("unembedding", "classifier", "*head")  # names of the output layers of 
 
 
 def freeze(model: nn.Module, trainable: Callable[[str], bool] | Iterable[str]) -> list[str]:
-    """Train only the chosen parameters, freeze all others, and return the names of the trained ones.
+    """Train only the chosen parameters, freeze all others, and return the names of the trained parameters.
 
     A tied parameter has several names and is trained if any of them is chosen: training a head that is tied to the
     embedding trains the embedding too.
@@ -44,7 +44,7 @@ def head_only(model: nn.Module) -> list[str]:
 
 
 def head_names(model: nn.Module) -> list[str]:
-    """The children of the model that compute its output. There must be at least one."""
+    """Return the names of the model's output layers. There must be at least one."""
     heads = [name for name, _ in model.named_children() if any(fnmatchcase(name, head) for head in HEADS)]
     if not heads:
         children = listed(name for name, _ in model.named_children()) or "none"
@@ -55,7 +55,7 @@ def head_names(model: nn.Module) -> list[str]:
 
 
 def covering(patterns: Iterable[str], names: list[str]) -> Callable[[str], bool]:
-    """A test whether a parameter, or a module that contains it, matches a pattern. Each pattern must match one."""
+    """Return a predicate: whether a parameter, or a module around it, matches. Every pattern must match something."""
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
     parents = {name: [".".join(name.split(".")[:i]) for i in range(1, name.count(".") + 2)] for name in names}
     for pattern in patterns:
@@ -66,10 +66,10 @@ def covering(patterns: Iterable[str], names: list[str]) -> Callable[[str], bool]
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether `name` ends in `pattern`, compared word by word: `attn.q` matches blocks.3.attn.q; * matches anything."""
+    """Whether the last parts of a dotted name match a pattern: `attn.q` matches blocks.3.attn.q; * matches anything."""
     return fnmatchcase(f".{name}", f"*.{pattern}")
 
 
 def short_names(names: Iterable[str]) -> set[str]:
-    """Names without their block: encoder.blocks.0.attn.q and decoder.blocks.1.attn.q both become attn.q."""
+    """Remove the block from each name: encoder.blocks.0.attn.q and decoder.blocks.1.attn.q both become attn.q."""
     return {re.sub(r".*\.\d+(\.|$)", "", name) for name in names} - {""}

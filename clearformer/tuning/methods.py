@@ -1,9 +1,9 @@
-"""[tuning]: which weights of a trained model are fine-tuned.
+"""The [tuning] table of a recipe: which weights of a trained model are fine-tuned.
 
     full       all weights                                          the whole model is saved
     lora       low-rank updates of some matrices (lora.py)          ─┐
-    prefix     keys and values before the real ones (prefix.py)      │ only the trained weights are saved; the others
-    head       the output layer                                     ─┘ are read from the base
+    prefix     learned keys and values in attention (prefix.py)      │ only the trained weights are saved; the others
+    head       the output layer                                     ─┘ are read from the base model
 
 A classification head is new to the model, so every method trains it.
 """
@@ -19,7 +19,7 @@ from clearformer.tuning.freeze import freeze, full, head_names, head_only
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import PrefixConfig, add_prefix, bare_layers, fold, is_prefix
 
-NEW_HEAD = "classifier"  # the child of a model that its base does not have
+NEW_HEAD = "classifier"  # the child module that the base model does not have
 
 Method = Literal["full", "lora", "prefix", "head"]
 METHOD_NAMES = {
@@ -33,19 +33,19 @@ LEARNING_RATES = {"full": 5e-5, "lora": 5e-4, "prefix": 1.5e-2, "head": 2.5e-3}
 
 
 def rate_for(method: Method, width: int) -> float:
-    """Peak learning rate, inversely proportional to the width; about the best values for MiniLM, of width 384."""
+    """Return the peak learning rate, inversely proportional to the width. It suits MiniLM (width 384) well."""
     return LEARNING_RATES[method] * 768 / width
 
 
 class TuningConfig(Config):
-    """The table [tuning] of a recipe."""
+    """The [tuning] table of a recipe: how a trained model is fine-tuned."""
 
     method: Method = "full"
     base: str | None = Field(
         None, description="model to start from: a folder, relative to the run folder, or the name of a bundled model"
     )
     fingerprint: str | None = Field(
-        None, description="fingerprint of the weights of the base; a base with other weights is refused"
+        None, description="fingerprint of the base model's weights; a base model with other weights is refused"
     )
     lora: LoraConfig = LoraConfig()
     prefix: PrefixConfig = PrefixConfig()
@@ -56,7 +56,7 @@ class TuningConfig(Config):
 
     @property
     def is_partial(self) -> bool:
-        """Whether only the trained weights are saved, without those of the base."""
+        """Whether only the trained weights are saved, without the frozen weights of the base model."""
         return self.method != "full"
 
 
@@ -72,7 +72,7 @@ def refuse_method(model: nn.Module, config: TuningConfig) -> None:
 
 
 def tune(model: nn.Module, config: TuningConfig) -> list[str]:
-    """Prepare a model with the weights of its base for this method; return the names of the trained parameters."""
+    """Prepare a model for this method, once base weights are loaded. Returns the names of the parameters to train."""
     match config.method:
         case "full":
             return full(model)
@@ -88,7 +88,7 @@ def tune(model: nn.Module, config: TuningConfig) -> list[str]:
 
 
 def for_inference(model: nn.Module, config: TuningConfig) -> nn.Module:
-    """The same function, faster: an adapter is merged, and a prefix computed by an MLP becomes plain vectors."""
+    """Speed up a fine-tuned model: merge its adapter, or replace the MLP of its prefix by the vectors it computes."""
     if config.method == "lora":
         return merge(model)
     return fold(model) if config.method == "prefix" else model

@@ -1,13 +1,13 @@
-"""Prefix tuning: P learned keys and values before the real ones, in every attention layer (Li & Liang 2021).
+"""Prefix tuning: each attention layer gets P learned keys and values before its own (Li & Liang 2021).
 
     z = softmax(q [Pk; K]' · scale + [0; bias]) [Pv; V]           Pk (G, P, K), Pv (G, P, N), one pair per layer
 
 Everything else is frozen. Every query sees the whole prefix, which has no position: no mask, bias or rotation applies
-to it. Caches hold only real keys; the attention core prepends the prefix, so decoding code is unchanged.
+to it. Caches hold only keys of the input; the attention core prepends the prefix, so decoding code is unchanged.
 
-    add_prefix(model, PrefixConfig(length=10))     to self-attention in encoder and decoder, and to cross-attention
+    add_prefix(model, PrefixConfig(length=10))     add a prefix to all self-attention and cross-attention
     fold(model)                                    after training with an MLP: replace it by plain keys and values
-    load_prefix(model, prefix_weights(other))      the weights of a prefix, as a flat dictionary
+    load_prefix(model, prefix_weights(other))      copy the weights of a prefix, as a flat dictionary
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ from clearformer.layers.masks import Mask
 from clearformer.tuning.freeze import freeze
 
 INIT_STD = 0.02  # standard deviation of a fresh prefix
-PREFIX, TRUNKS = "prefix", "prefix_trunks"  # children: of each attention layer; of a model with MLPs
+PREFIX, TRUNKS = "prefix", "prefix_trunks"  # child modules: of an attention layer; of a model with MLPs
 
 
 class PrefixConfig(Config):
-    """The table [tuning.prefix] of a recipe."""
+    """The [tuning.prefix] table of a recipe: settings of prefix tuning."""
 
-    length: int = Field(10, gt=0, description="prefix length P: learned keys and values per attention layer")
+    length: int = Field(10, gt=0, description="prefix length P: number of learned keys and values per attention layer")
     d_hidden: int | None = Field(
         None, gt=0, description="hidden width of an MLP that computes the prefix in training; default: no MLP"
     )
 
 
 class Prefix(nn.Module):
-    """Pk and Pv as parameters. k (G, P, K), v (G, P, N)."""
+    """A prefix whose keys Pk (G, P, K) and values Pv (G, P, N) are parameters."""
 
     def __init__(self, k: Tensor, v: Tensor) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Prefix(nn.Module):
 
 
 class Trunk(nn.Module):
-    """tanh(E W' + b), the part of the MLP that all layers of a stack have in common. E (P, D) -> (P, d_hidden)."""
+    """The part of the MLP that all layers of a stack have in common: tanh(E W' + b), from E (P, D) to (P, d_hidden)."""
 
     def __init__(self, length: int, d_model: int, d_hidden: int, like: Tensor) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Trunk(nn.Module):
 
 
 class ReparameterisedPrefix(nn.Module):
-    """Pk and Pv as outputs of an MLP, which trains more stably than plain parameters. The last matrix is per layer.
+    """A prefix computed by an MLP, which trains more stably than plain parameters. Each layer has its own W2 and b2.
 
     [Pk; Pv] = W2 tanh(W1 E' + b1) + b2                       Li & Liang 2021, section 4.3
     """
@@ -84,7 +84,7 @@ class ReparameterisedPrefix(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Prepended(Mask):
-    """s < P, or `rule` allows key s − P."""
+    """A mask that allows key s if it is in the prefix, s < P, or if `rule` allows key s − P."""
 
     rule: Mask
     length: int
@@ -97,13 +97,13 @@ class Prepended(Mask):
 
 
 class PrefixCore:
-    """Wraps a core to prepend P keys and values. The prefix is a child of the attention layer, not of the core."""
+    """An attention core that prepends P keys and values, then calls `core`. The attention layer owns the prefix."""
 
     def __init__(self, core: Core, prefix: nn.Module, length: int) -> None:
         self.core, self.prefix, self.length = core, prefix, length
 
     def lowers_like(self, other: Core) -> bool:
-        """Prefixes of the same length around the same core can use one lowered mask for the whole stack."""
+        """Whether both cores can use one lowered mask: they have equal prefix lengths and the same inner core."""
         return isinstance(other, PrefixCore) and other.length == self.length and other.core is self.core
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
@@ -165,7 +165,7 @@ def remove_prefix(model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def prefix_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a prefix: encoder.blocks.0.attn.k (G, P, K), encoder.blocks.0.attn.v (G, P, N) and so on."""
+    """Return the weights of a prefix: encoder.blocks.0.attn.k (G, P, K), encoder.blocks.0.attn.v (G, P, N) …"""
     return {
         f"{name}.{side}": tensor.detach().clone()
         for name, layer in prefixed_layers(model).items()
@@ -174,10 +174,10 @@ def prefix_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_prefix(model: nn.Module, weights: Mapping[str, Tensor], where: str = "the prefix") -> nn.Module:
-    """Add a prefix with weights from `prefix_weights` to a model that has none."""
+    """Add a prefix, with weights from `prefix_weights`, to a model that has no prefix yet."""
     layers = bare_layers(model)
     expected = {f"{name}.{side}" for name in layers for side in "kv"}
-    for problem, names in (("lacks", expected - set(weights)), ("has an unknown", set(weights) - expected)):
+    for problem, names in (("lacks", expected - set(weights)), ("has an unknown tensor", set(weights) - expected)):
         if names:
             raise CheckpointError(f"{where} {problem} `{min(names)}`", "the prefix belongs to another model")
     first = next(iter(weights.values()))
@@ -187,7 +187,7 @@ def load_prefix(model: nn.Module, weights: Mapping[str, Tensor], where: str = "t
             shape, expected_shape = tuple(weights[f"{name}.{side}"].shape), (layer.n_kv_heads, length, width)
             if shape != expected_shape:
                 raise CheckpointError(
-                    f"{where} does not fit: `{name}.{side}` is {shape}, not {expected_shape}",
+                    f"{where} does not fit: `{name}.{side}` has the shape {shape}, not {expected_shape}",
                     "the prefix belongs to another model",
                 )
     for name, layer in layers.items():
@@ -197,7 +197,7 @@ def load_prefix(model: nn.Module, weights: Mapping[str, Tensor], where: str = "t
 
 
 def is_prefix(parameter: str) -> bool:
-    """Whether a parameter, given by name, belongs to a prefix. For `freeze`."""
+    """Whether the parameter of this name belongs to a prefix; a predicate for `freeze`."""
     return not {PREFIX, TRUNKS}.isdisjoint(parameter.split("."))
 
 

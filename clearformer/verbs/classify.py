@@ -9,10 +9,10 @@ from clearformer.verbs.load import load_for
 
 
 class Predictor(Protocol):
-    """The interface of a handle that `classify` needs."""
+    """The interface that `classify` needs from a handle."""
 
     is_pair: bool
-    """The inputs are pairs of texts, separated by a tab on the command line."""
+    """Whether the inputs are pairs of texts, separated by a tab on the command line."""
     default_top: int
     json_key: str
 
@@ -34,11 +34,12 @@ def classify(
     device: str = "cpu",
     broken: list[DataError] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per text or pair of texts: text, label, probability, and `top`, the most probable classes.
+    """Return one row per text or pair of texts: text, label, probability, and `top`, the most probable classes.
 
-    The rows of a regression model have text and value, the rows of a tagger text and words, with the same keys for each
-    word. For an image classifier `texts` are files, and the rows have image, label, probability and top. A file that
-    cannot be read raises an error; if `broken` is a list, the file is skipped and the error appended there.
+    The rows of a regression model have text and value. The rows of a tagger have text and `words`, where each word has
+    word, label, probability and top. For an image classifier `texts` are files, and the rows have image, label,
+    probability and top. A file that cannot be read raises an error. If `broken` is a list, the file is skipped, and the
+    error is appended to the list.
     """
     predictor: Predictor = load_for("classify", model, device)
     return predictor.predict(texts, pairs, top, broken)

@@ -40,7 +40,7 @@ from clearformer.wording import count, listed
 
 Results = dict[str, Any]
 REPORT_KEYS = ("parameters", "steps", "seconds", "peak_mb")
-"""The entries of a report that are compared, besides the number of tokens or examples and their rate."""
+"""The entries of a report that are compared, besides the number of tokens or examples in total and per second."""
 
 
 def compare(
@@ -53,7 +53,7 @@ def compare(
     """Train all contenders that are not trained yet, and return the contents of results.json.
 
     `out` is the folder for the runs, by default runs/NAME. `at_once` is the number of runs that train at the same time;
-    they share the device and slow each other down. `say` is called with a line of text when a run starts.
+    they compete for the device and slow each other down. `say` is called with a line of text when a run starts.
     """
     path = Path(settings)
     config, folder = CompareConfig.read(path), Path(out or Path("runs") / path.stem)
@@ -80,12 +80,12 @@ def compare(
 
 
 def common_metric(recipes: Mapping[Any, Recipe]) -> Metric:
-    """The metric that selects the best checkpoint, which must be the same for all recipes."""
+    """Return the metric that selects the best checkpoint. It must be the same for all recipes."""
     metrics = {(metric := task_of(recipe).deciding_metric(recipe)).name: metric for recipe in recipes.values()}
     if len(metrics) > 1:
         raise ConfigError(
             f"the recipes select their best checkpoints by different metrics: {listed(sorted(metrics))}",
-            'set one for all in the comparison file: settings = ["train.metric=loss"]',
+            'set the same metric for all in the comparison file, with settings = ["train.metric=loss"]',
         )
     return next(iter(metrics.values()))
 
@@ -118,7 +118,7 @@ def train_apart(recipe: Recipe, run: RunFolder, device: str) -> None:
         process.join()  # the exit code is not set before
         raise MachineError(
             f"the run in {run.path} stopped with exit code {process.exitcode}",
-            "repeat the command to resume; a negative code is a signal, such as -9 when memory runs out",
+            "repeat the command to resume; a negative exit code is a signal, such as -9 when memory runs out",
         ) from None
     finally:
         process.join()  # both processes receive Ctrl-C, and the run saves its checkpoint first
@@ -135,7 +135,7 @@ def train_here(outgoing: Connection, arguments: dict[str, Any]) -> None:
 
 
 def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, device: str) -> Results:
-    """The metric of one run, its costs, and its validation curve. `judged_on` is the split of the metric."""
+    """Return the metric, the costs and the validation curve of a run. `judged_on` is the split of the metric."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
     split = "test" if metric.name in report.get("test", {}) else "valid"
     valid = [row for row in read_metrics(run.metrics) if row["kind"] == "valid"]
@@ -159,14 +159,14 @@ def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, 
 
 
 def seconds_per_step(run: RunFolder, unit: str) -> float:
-    """Seconds per step at the median speed of the run, without compilation and validation."""
+    """Return the seconds per step at the median speed of the run, without compilation and validation."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
     speed = median(row[f"{unit}_per_s"] for row in read_metrics(run.metrics) if row["kind"] == "train")
     return float(report[unit] / report["steps"] / speed)
 
 
 def reached(run: RunFolder, metric: Metric, goal: float, unit: str) -> Results | None:
-    """Step and training seconds of the first validation that reaches the goal; None if the run never reaches it."""
+    """Return step and seconds of the first validation that reaches the goal; None if the run never reaches it."""
     for row in read_metrics(run.metrics):
         if row["kind"] == "valid" and (row[metric.name] == goal or metric.better(row[metric.name], goal)):
             return {"step": row["step"], "seconds": round(row["step"] * seconds_per_step(run, unit), 1)}
@@ -174,7 +174,7 @@ def reached(run: RunFolder, metric: Metric, goal: float, unit: str) -> Results |
 
 
 def by_length(run: RunFolder, recipe: Recipe, device: str) -> list[Results] | None:
-    """BLEU of a translator by sentence length; None without test data."""
+    """Compute the BLEU of a translator by sentence length. Returns None without test data."""
     if not (pairs := read_test(run.data)):
         return None
     translator = load_as(Translator, run.path, device)
@@ -210,9 +210,9 @@ def write_results(
 
 
 def table(runs: Mapping[str, list[Results]], metric: Metric) -> list[Results]:
-    """One row per contender, best first, with means over the seeds.
+    """Return one row per contender, best first, with means over the seeds.
 
-    `reached_seconds` is None if a run missed the goal.
+    `reached_seconds` is None if any run missed the goal.
     """
     rows = []
     for name, seeds in runs.items():
@@ -230,7 +230,7 @@ def table(runs: Mapping[str, list[Results]], metric: Metric) -> list[Results]:
 
 
 def title(runs: Mapping[str, list[Results]], metric: Metric, config: CompareConfig) -> str:
-    """One sentence for the page: the budget, the best contender and the last one."""
+    """Summarise the comparison in one sentence: the budget, the best contender and the worst one."""
     first, *others = table(runs, metric)
     [(unit, amount)] = config.budget.model_dump(exclude_none=True).items()
     best = f"{first['name']} is best with {metric.name} {first['score']:.4g}"

@@ -1,4 +1,4 @@
-"""demo: train a translator on the bundled corpus, evaluate it, draw its attention, and translate.
+"""demo: train a translator on the bundled corpus, evaluate it, plot its attention, and translate.
 
 The corpus is synthetic, which the demo says in its first line. It has three test sets of increasing difficulty:
 sentences like the training data, combinations of words that do not occur in training, and relative clauses nested one
@@ -31,9 +31,9 @@ SENTENCES = ("I am a good boy.", "The cat eats the mouse.", "Where is the train 
 def demo(
     out: Path | str | None = None, settings: Sequence[str] = (), seed: int = 0, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Run the demo in a run folder, runs/demo-<time> by default, and return run, bleu, attention, seconds.
+    """Run the demo in a run folder, runs/demo-<time> by default, and return its results as a dictionary.
 
-    `say` is called with each result as soon as it is available.
+    The keys are run, bleu, attention and seconds. `say` is called with each result as soon as it is available.
     """
     from clearformer.verbs.plot import plot  # before training, so that a missing matplotlib is reported at once
 
@@ -60,7 +60,7 @@ def demo(
 def evaluate_tests(
     translator: Translator, parts: Mapping[str, Sequence[Pair]], config: EvaluateConfig, say: Callable[[str], None]
 ) -> dict[str, float]:
-    """BLEU on each test set, and BLEU of the word-by-word dictionary on the first."""
+    """Compute BLEU on each test set, and the BLEU of the word-by-word dictionary on the first."""
     scores: dict[str, float] = {}
     for split, title in TESTS.items():
         sources, references = [pair.english for pair in parts[split]], [[pair.hindi for pair in parts[split]]]

@@ -3,7 +3,7 @@
     doctor()    the facts, as a dictionary for JSON
     describe()  one line per fact: `ok` and the fact, or `note`, the fact and a hint
 
-Nothing is compiled and no tensor is created, so it is safe to call during a run.
+Nothing is compiled and no tensor is created, so it is safe to call while a model is training.
 """
 
 import os
@@ -28,7 +28,7 @@ GB = 1e9
 
 
 def doctor() -> dict[str, Any]:
-    """The facts, grouped by component. A value is None if the platform does not report it."""
+    """Return the facts, grouped by component. A value is None if the platform does not report it."""
     compilers = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
     return {
         "python": platform.python_version(),
@@ -53,7 +53,7 @@ def doctor() -> dict[str, Any]:
 
 
 def examine_cpu() -> dict[str, Any]:
-    """The processor: its name, the threads that this process may use, and the threads that torch uses."""
+    """Describe the processor: its name, the threads that this process may use, and the threads that torch uses."""
     capabilities = torch.cpu.get_capabilities()
     return {
         "model": capabilities.get("cpu_name") or platform.processor() or platform.machine(),
@@ -69,7 +69,7 @@ def examine_cpu() -> dict[str, Any]:
 
 
 def usable_threads() -> int:
-    """The hardware threads that this process may run on: its affinity, limited by the cgroup quota of a container."""
+    """Count the hardware threads that this process may use, given its affinity and the cgroup quota of a container."""
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -79,7 +79,7 @@ def usable_threads() -> int:
 
 
 def examine_cuda() -> dict[str, Any]:
-    """The GPUs. `trouble` is the driver's message if torch is built for GPUs and finds none."""
+    """Describe the GPUs. `trouble` is the driver's message if torch is built for GPUs but finds none."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -91,7 +91,7 @@ def examine_cuda() -> dict[str, Any]:
 
 
 def describe_device(properties: Any) -> dict[str, Any]:
-    """One GPU. Hardware bfloat16 needs compute capability 8.0 (NVIDIA Ampere) or later."""
+    """Describe one GPU. Hardware bfloat16 needs compute capability 8.0 (NVIDIA Ampere) or later."""
     return {
         "name": properties.name,
         "memory_gb": properties.total_memory / GB,
@@ -101,7 +101,7 @@ def describe_device(properties: Any) -> dict[str, Any]:
 
 
 def total_memory() -> float | None:
-    """The memory of the machine in GB."""
+    """Return the memory of the machine in GB."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
@@ -116,12 +116,12 @@ def installed(package: str) -> str | None:
 
 
 def describe(report: Mapping[str, Any]) -> list[str]:
-    """One line per fact of the report."""
+    """Write the report as text, one line per fact."""
     return [f"ok    {fact}" if hint is None else f"note  {fact}; {hint}" for fact, hint in findings(report)]
 
 
 def findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Pairs of a fact and a hint; the hint is None where nothing needs to be done."""
+    """Yield pairs of a fact and a hint; the hint is None where nothing needs to be done."""
     yield f"Python {report['python']}, torch {report['torch']} on {report['system']}", None
     yield from cpu_findings(report["cpu"])
     if report["memory_gb"] is not None:
@@ -143,9 +143,12 @@ def cpu_findings(cpu: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     if threads == cores:
         yield fact, None
     elif cpu["omp_num_threads"] is not None:
-        yield f"{fact}, OMP_NUM_THREADS is {cpu['omp_num_threads']}", f"OMP_NUM_THREADS={cores} uses every core once"
+        yield (
+            f"{fact}, OMP_NUM_THREADS is {cpu['omp_num_threads']}",
+            f"set OMP_NUM_THREADS={cores} to use every core once",
+        )
     else:
-        yield fact, f"OMP_NUM_THREADS={cores} may be faster"
+        yield fact, f"setting OMP_NUM_THREADS={cores} may be faster"
 
     names = {"mkl": "MKL", "onednn": "oneDNN", "openmp": "OpenMP"}
     on, off = ([name for key, name in names.items() if cpu[key] is state] for state in (True, False))
@@ -161,7 +164,7 @@ def device_findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None
     if cuda["devices"]:
         kernels = [name for name, is_on in report["attention"].items() if is_on]
         hint = None if "flash" in kernels else "torch.backends.cuda.enable_flash_sdp(True) enables the fastest"
-        yield f"attention kernels: {', '.join(kernels) or 'none fused'}", hint
+        yield f"attention kernels: {', '.join(kernels) or 'no fused kernels'}", hint
     elif report["mps"]:
         yield "Apple GPU (MPS)", None
     elif cuda["built_for"]:
@@ -171,7 +174,7 @@ def device_findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None
 
 
 def compile_findings(tools: Mapping[str, Any], has_gpu: bool) -> Iterator[tuple[str, str | None]]:
-    """torch.compile generates C++ for the CPU, which needs a compiler and Python headers, and Triton for the GPU."""
+    """Check torch.compile, which needs a C++ compiler and the Python headers for the CPU, and Triton for a GPU."""
     requirements = {
         "a C++ compiler, such as g++": tools["compiler"],
         "the Python headers (python3-dev)": tools["python_headers"],

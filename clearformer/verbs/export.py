@@ -19,9 +19,10 @@ FORMATS = ("huggingface", "torchvision")
 
 
 def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
-    """Write a folder for `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor`, and return folder, model_type.
+    """Write a folder for `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor`.
 
     The format "torchvision" writes the weights with the names of torchvision, as safetensors and never as a pickle.
+    Returns a dictionary with folder and model_type.
     """
     out = Path(out)
     if format not in FORMATS:

@@ -12,9 +12,9 @@ from clearformer.verbs.load import load_for
 def fill(
     model: str | Path, text: str, n: int = 5, candidates: Sequence[str] | None = None, *, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """The n best words for the blank ___ in a text: text, word, position, logprob, probability.
+    """Return the n best words for the blank ___ in a text, one row per word.
 
-    `share` is the old name of `probability`.
+    A row has text, word, position, logprob and probability; `share` is the old name of `probability`.
     """
     rows = gaps.fill(load_for("fill", model, device), text, n, candidates)
     return [{**asdict(row), "share": row.probability} for row in rows]

@@ -25,9 +25,9 @@ def finetune(
     device: str = "auto",
     **data: Any,
 ) -> dict[str, Any]:
-    """Fine-tune a trained model with a lower learning rate, and return the report of the run like `train`.
+    """Fine-tune a trained model with a lower learning rate, and return the report of the run, as `train` does.
 
-    The keywords for data are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
+    The data keywords are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
     images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
     method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
     the run needs `model` at inference.

@@ -9,7 +9,7 @@ from clearformer.verbs.load import load_for
 
 
 class Generator(Protocol):
-    """The interface of a handle that `generate` needs."""
+    """The interface that `generate` needs from a handle."""
 
     def writer(self, chat: bool = False) -> Writer: ...
 
@@ -17,9 +17,9 @@ class Generator(Protocol):
 def generate(
     model: str | Path, prompts: Sequence[str], *, chat: bool = False, device: str = "cpu", **settings: Any
 ) -> list[list[Continuation]]:
-    """The continuations of each prompt, or the answers with `chat` or from an encoder-decoder such as T5.
+    """Return the continuations of each prompt; with `chat`, or from an encoder-decoder such as T5, the answers.
 
-    The settings are the keyword arguments of `Writer.generate`.
+    `settings` are the keyword arguments of `Writer.generate`.
     """
     generator: Generator = load_for("generate", model, device)
     return generator.writer(chat).generate(prompts, **settings)

@@ -29,10 +29,10 @@ PICKLES = (".pth", ".pt", ".th")
 
 
 def import_model(source: str | Path, out: str | Path, classes: Sequence[str] | None = None) -> dict[str, Any]:
-    """Write the model as a run folder, and return run, kind, parameters, format.
+    """Import a model as a run folder, and return a dictionary with run, kind, parameters and format.
 
-    `classes` are the class names of an image classifier, in the order of its logits. The default is the names in the
-    files of the model, or numbers if there are none.
+    `classes` are the class names of an image classifier, in the order of its logits. By default, the names come from
+    the files of the model; if there are none, the classes are numbered.
     """
     source, out = Path(source), Path(out)
     if not source.exists():
@@ -57,7 +57,7 @@ def import_model(source: str | Path, out: str | Path, classes: Sequence[str] | N
 
 
 def read_file(source: Path) -> tuple[Recipe, dict[str, Tensor], list[Tokenizer], str | None]:
-    """The recipe, weights, tokenizers and chat template of a single file, by its file type."""
+    """Read the recipe, weights, tokenizers and chat template from a single file, according to its file type."""
     if source.suffix == ".gguf":
         config, weights, tokenizer, template = gguf.import_file(source)
         return foreign_recipe(config, Origin(source=source.name, format="gguf")), weights, [tokenizer], template
@@ -72,11 +72,11 @@ def read_file(source: Path) -> tuple[Recipe, dict[str, Tensor], list[Tokenizer],
 
 
 def name_classes(recipe: Recipe, source: Path, names: Sequence[str] | None) -> list[str] | None:
-    """The class names of an image classifier: `names`, or the names in its files. None for other models."""
+    """Return the class names of an image classifier: `names`, or the names in its files. None for other models."""
     n = None if recipe.image is None else recipe.model.n_classes
     if names is not None and len(names) != n:
         if n is None:
-            raise CheckpointError(f"{source} is no image classifier, so --classes does not apply", "omit --classes")
+            raise CheckpointError(f"{source} is not an image classifier, so --classes does not apply", "omit --classes")
         raise CheckpointError(
             f"{source} has {count(n, 'class', 'classes')}, but --classes has {count(len(names), 'name')}",
             "give one name for each class",

@@ -1,4 +1,7 @@
-"""inspect: the layers of a model, with shapes, parameters and multiply-adds. Nothing is allocated, even for GPT-3."""
+"""inspect: list the layers of a model, with shapes, parameters and multiply-adds.
+
+No memory is allocated for tensors, not even for GPT-3.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,14 +16,14 @@ from clearformer.loading.folder import bundled, read_recipe
 from clearformer.models import MODELS
 from clearformer.models.build import build_model, model_config, preset_name, presets
 
-LENGTH = 32  # tokens per side, if neither the call nor the model sets a size
+LENGTH = 32  # tokens per text, if neither the call nor the model sets a size
 
 
 def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
-    """The layers of a run folder, bundled model, preset or architecture, and their totals, for one example.
+    """Return the layers of a run folder, bundled model, preset or architecture, and the totals, for one example.
 
-    `length` is the number of tokens per side, by default 32. For images it is the number of pixels per side, by default
-    the image size of the model. `multiplications` is the old name of `multiply_adds`.
+    `length` is the number of tokens in each text, by default 32. For images it is the number of pixels per side, by
+    default the image size of the model. `multiplications` is the old name of `multiply_adds`.
     """
     config = find_config(name)
     size = getattr(config, "size", None)
@@ -42,7 +45,7 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
 
 
 def find_config(name: str | Path) -> Any:
-    """The configuration of a run folder, bundled model, preset or architecture."""
+    """Find the configuration of a run folder, bundled model, preset or architecture."""
     if Path(name).exists() or str(name) in bundled():
         return read_recipe(name).model
     known = [*presets(), *MODELS.names(), *bundled()]

@@ -15,12 +15,12 @@ Kind = TypeVar("Kind", bound=Handle)
 
 
 def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
-    """The handle (clearformer/handles/) of a trained model, from a run folder, Hugging Face folder or bundled model."""
+    """Load a run folder, Hugging Face folder or bundled model, and return its handle (clearformer/handles/)."""
     return handle_of(open_packed(model, device))
 
 
 def load_for(verb: str, model: str | Path, device: str = "cpu") -> Any:
-    """Like `load`, but refuse a model that does not support the verb."""
+    """Load a model, and refuse it if it does not support the verb."""
     handle = load(model, device)
     if verb not in handle.verbs:
         raise CheckpointError(f"{model} is {handle.kind}: it cannot {verb}", uses(handle))
@@ -28,12 +28,12 @@ def load_for(verb: str, model: str | Path, device: str = "cpu") -> Any:
 
 
 def load_as(kind: type[Kind], model: str | Path, device: str = "cpu") -> Kind:
-    """Like `load`, but refuse a model with another class of handle."""
+    """Load a model, and refuse it if its handle is of another class."""
     return require(kind, load(model, device), model)
 
 
 def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = None) -> Any:
-    """A model that embeds texts or images.
+    """Load a model that embeds texts or images.
 
     `unit` scales the vectors to length 1; None uses the setting in the files of the model.
     """
@@ -42,7 +42,7 @@ def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = Non
 
 
 def load_image_model(model: str | Path, device: str = "cpu") -> ImageModel:
-    """An image model with unpacked layers, for inspection rather than speed."""
+    """Load an image model with unpacked layers, for inspection rather than speed."""
     return require(ImageModel, handle_of(open_model(model, device)), model)
 
 
@@ -63,4 +63,4 @@ def require(kind: type[Kind], handle: Handle, model: str | Path) -> Kind:
 
 
 def uses(handle: Handle) -> str:
-    return f"commands for {handle.kind}: {', '.join(handle.verbs)}"
+    return f"{handle.kind} supports {', '.join(handle.verbs)}"

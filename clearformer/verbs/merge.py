@@ -1,4 +1,4 @@
-"""merge: add a LoRA adapter to the weights of its base. The adapter is a LoRA run or an adapter folder of peft."""
+"""merge: add a LoRA adapter, which is a LoRA run or a peft adapter folder, to the weights of its base model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from clearformer.tuning import adapters
 
 
 def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) -> dict[str, Any]:
-    """Write a run folder with the merged weights, and return run, kind, parameters, base.
+    """Write a run folder with the merged weights, and return a dictionary with run, kind, parameters and base.
 
-    The path of the base is recorded in the adapter; `base` overrides it for an adapter of peft.
+    The path of the base model is recorded in the adapter; `base` overrides it for a peft adapter.
     """
     adapter, out = Path(adapter), Path(out)
     require_empty(out)
@@ -31,7 +31,7 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
 
 
 def open_tuned_run(run: Path) -> tuple[Pretrained, str]:
-    """The model of a LoRA run, without [tuning], and the path of its base. Opening the run merges the adapter."""
+    """Open a LoRA run, which merges its adapter. Returns the model, without [tuning], and its base model's path."""
     opened = open_model(run)
     tuning = opened.recipe.tuning
     if tuning is None or tuning.method != "lora":
@@ -43,11 +43,11 @@ def open_tuned_run(run: Path) -> tuple[Pretrained, str]:
 
 
 def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretrained, Path]:
-    """The base of a peft adapter with the adapter merged, and the folder of the base."""
+    """Merge a peft adapter into its base model. Returns the merged model and the folder of the base model."""
     if not (adapter / CONFIG).exists():
         raise CheckpointError(
             f"{adapter} is not an adapter: it has no {CONFIG}",
-            "give a run of clearformer finetune --method lora, or an adapter folder of peft",
+            "give a run of clearformer finetune --method lora, or a peft adapter folder",
         )
     folder = base_of(adapter) if base is None else find(base)
     opened = open_model(folder)
@@ -58,11 +58,11 @@ def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretraine
 
 
 def base_of(adapter: Path) -> Path:
-    """The folder of the model that an adapter was trained on. Its path may be relative to the adapter."""
+    """Find the folder of an adapter's base model. The recorded path may be relative to the adapter."""
     name = read_config(adapter).get("base_model_name_or_path")
     for path in (Path(str(name)), adapter / str(name)) if name else ():
         if path.is_dir():
             return find(path)
     raise CheckpointError(
-        f"{adapter}: its base `{name}` does not exist here", "give the folder of the base with --base FOLDER"
+        f"{adapter}: its base model `{name}` does not exist here", "give its folder with --base FOLDER"
     )

@@ -1,4 +1,4 @@
-"""neighbours: the words with the embeddings most similar to a word."""
+"""neighbours: find the words whose embeddings are most similar to the embedding of a word."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,6 @@ from clearformer.verbs.load import load_for
 
 
 def neighbours(model: str | Path, word: str, n: int = 10, *, device: str = "cpu") -> list[dict[str, Any]]:
-    """The n most similar words in the source vocabulary of a translator, most similar first: word, cosine."""
+    """Return the n most similar words in the source vocabulary of a translator, each with its cosine, best first."""
     translator: Translator = load_for("neighbours", model, device)
     return [{"word": token, "cosine": cosine} for token, cosine in translator.neighbours(word, n)]

@@ -55,7 +55,7 @@ class Options:
 
     @property
     def source(self) -> Any:
-        """[data] train of the model, which defines how files are read; None for an imported model."""
+        """The table [data.train] of the model's recipe, which says how to read files; None for an imported model."""
         return getattr(read_recipe(str(self.model)).data, "train", None)
 
 
@@ -69,15 +69,15 @@ class Figure(ABC):
     def compute(self, options: Options) -> Values: ...
 
     def needs(self, given: set[str]) -> set[str]:
-        """The required options."""
+        """Return the required options."""
         return set()
 
     def takes(self) -> set[str]:
-        """The options that may be given in addition."""
+        """Return the options that may be given in addition to the required ones."""
         return set()
 
     def check(self, name: str, given: set[str]) -> None:
-        """Raise an error for an option that does not apply, or for a missing one."""
+        """Raise an error for an option that does not apply, or for a required option that is missing."""
         needs = self.needs(given)
         for option in Options.NAMES:
             flag = "TEXT" if option == "text" else f"--{option}"  # the text is an argument
@@ -102,7 +102,7 @@ class SeedFigure(Figure):
 
 @dataclass(frozen=True)
 class ImageModelFigure(Figure):
-    """A figure that is computed from an image model and at most `most` images; 0 means without images."""
+    """A figure that is computed from an image model and up to `most` images, or from the model alone if `most` is 0."""
 
     look: Compute
     draw: Draw
@@ -195,12 +195,12 @@ def plot(
     layer: str | int | None = None,
     device: str = "cpu",
 ) -> Values:
-    """Draw a figure as a PNG or SVG file, NAME.png by default, and return the values that are drawn.
+    """Plot a figure to a PNG or SVG file, NAME.png by default, and return the plotted values.
 
     Some figures need only the `seed`, others a `model` and `images`: image files, folders of images, or a dataset as
     for training. Some show the feature maps of a `layer`. `embeddings` also accepts a text encoder and `texts`: a file
-    with one text per line, or with labelled texts. `attention` shows a `layer`, by default the last, for a `text`; for
-    a translator also for the `target`, by default the translation of the model.
+    with one text per line, or with labelled texts. `attention` shows a `layer`, by default the last, for a `text`. For
+    a translator, `target` is the translation of the text, by default the output of the model.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
@@ -215,13 +215,13 @@ def plot(
 
 
 def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
-    """The handle of the model if it has self-attention, otherwise its encoder, as for a classifier."""
+    """Load a model that shows its self-attention: its handle or, for example for a classifier, its encoder."""
     opened = open_packed(model, device)
     task = task_of(opened.recipe)
     if task.n_tokenizers == 0:
         raise CheckpointError(
             f"{model} is an image model; `plot attention` needs a text model",
-            f"for a Vision Transformer: clearformer plot rollout --model {model} --images FOLDER",
+            f"for a Vision Transformer, use clearformer plot rollout --model {model} --images FOLDER",
         )
     with suppress(CheckpointError):  # a BERT without a head has no handle
         handle = task.handle(opened)
@@ -235,7 +235,7 @@ def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread: the tensors are so small that a second thread would cost more than it saves."""
+    """Use one thread, because the tensors are so small that a second thread would cost more than it saves."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -9,9 +9,9 @@ from clearformer.verbs.load import load_for
 
 
 def repair(model: str | Path, text: str, n: int = 5, *, device: str = "cpu") -> list[dict[str, Any]]:
-    """The n best ways to add the missing word to a sentence: text, word, position, logprob, probability.
+    """Return the n best ways to add the missing word to a sentence, one row each.
 
-    `share` is the old name of `probability`.
+    A row has text, word, position, logprob and probability; `share` is the old name of `probability`.
     """
     rows = gaps.repair(load_for("repair", model, device), text, n)
     return [{**asdict(row), "share": row.probability} for row in rows]

@@ -10,7 +10,7 @@ from clearformer.verbs.load import load_for
 
 
 class Ranker(Protocol):
-    """The interface of a handle that `score` needs."""
+    """The interface that `score` needs from a handle."""
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]: ...
 
@@ -23,12 +23,12 @@ def score(
     closed: bool | None = None,
     device: str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Texts ranked by their probability, most probable first: text, logprob, tokens, perplexity.
+    """Rank texts, the most probable first. Returns a row for each with text, logprob, tokens and perplexity.
 
-    A language model scores the texts alone, a translator as translations of `source`, including the end-of-text token.
-    A masked model gives pseudo-log-likelihoods (handles/masked_model.py), which are only comparable with one another. A
-    sentence scorer gives the log-probability that a text has no error. `closed` says whether a language model counts
-    the end-of-text token; None means as in training.
+    A language model scores each text alone; a translator scores it as a translation of `source`, including the
+    end-of-text token. A masked model gives pseudo-log-likelihoods (handles/masked_model.py), which are only comparable
+    with one another. A sentence scorer gives the log-probability that a text has no error. `closed` says whether a
+    language model counts the end-of-text token; None means the same as in training.
     """
     ranker: Ranker = load_for("score", model, device)
     return [{**asdict(row), "perplexity": row.perplexity} for row in ranker.rank(texts, source, closed)]

@@ -1,4 +1,4 @@
-"""train: train a model from a recipe, or from data with settings chosen for it."""
+"""train: train a model from a recipe, or from data with settings chosen automatically."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ def plan(
     device: str = "auto",
     **data: Any,
 ) -> Recipe:
-    """The recipe of a run: read from a file, or chosen from the data. Datasets are read, but nothing is written.
+    """Return the recipe of a run, read from a file or chosen from the data. Datasets are read; nothing is written.
 
-    `data` is the same as for `train`.
+    `data` accepts the same keywords as `train`.
     """
     chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
@@ -43,13 +43,13 @@ def train(
     device: str = "auto",
     **data: Any,
 ) -> dict[str, Any]:
-    """Train into the folder `out`, by default runs/<data>-<model>-<time>, and return the report with `run`, the folder.
+    """Train a model in the folder `out` (by default runs/<data>-<model>-<time>), and return the report.
 
     Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
     registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
     the files. Data is one file, or a tuple of two files aligned line by line. `settings` are strings "table.key=value",
-    as for --set. To resume, give only `out`: the folder contains the recipe. In a distributed run, all processes but
-    the first return an empty report.
+    as for --set. To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the
+    report is the run folder. In a distributed run, all processes but the first return an empty report.
     """
     if resume:
         refuse_with_resume({"recipe": recipe, **data, "model": model})
@@ -66,7 +66,7 @@ def train(
 def choose(
     recipe: Name | None, model: str | None, settings: Sequence[str], device: str, data: Mapping[str, Any]
 ) -> Plan:
-    """The recipe in a file, or a recipe chosen from the data by its task."""
+    """Read the recipe from a file, or let the task choose a recipe from the data."""
     given = collect(data)
     if recipe is not None and given is not None:
         raise ConfigError(
@@ -86,7 +86,8 @@ def refuse_with_recipe(arguments: Mapping[str, object]) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ConfigError(
-                f"`{name}` cannot be combined with a Recipe, which is complete", f"omit `{name}`, or change the Recipe"
+                f"`{name}` cannot be combined with a Recipe, which is already complete",
+                f"omit `{name}`, or change the Recipe",
             )
 
 
@@ -104,7 +105,7 @@ def refuse_without_data(chosen: Plan) -> None:
     if chosen.recipe.data is None:
         raise ConfigError(
             "no data to train on: the recipe of an imported model has no [data]",
-            f"fine-tune it on your data: clearformer finetune --model RUN with {examples()}",
+            f"fine-tune it on your data, using clearformer finetune --model RUN with {examples()}",
         )
 
 
@@ -117,7 +118,7 @@ def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
 
 
 def run(chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None) -> dict[str, Any]:
-    """Train according to a plan, and return the report with `run`, the folder."""
+    """Train according to a plan, and return the report, with the run folder as `run`."""
     recipe = cast(Recipe, chosen.recipe)
     if not resume:
         probe(recipe)
@@ -133,7 +134,7 @@ def probe(recipe: Recipe) -> None:
 
 
 def default_folder(recipe: Any, model: str | None = None) -> Path:
-    """runs/<data>-<model>-<time>"""
+    """Return the default run folder, runs/<data>-<model>-<time>."""
     path = recipe.data.train.path
     data = (path[0] if isinstance(path, tuple) else path).resolve().name.split(".")[0]
     size = model or getattr(recipe.model, "preset", None) or recipe.model.kind

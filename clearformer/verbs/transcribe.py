@@ -15,9 +15,10 @@ from clearformer.verbs.load import load_for
 def transcribe(
     model: str | Path, sounds: Sequence[str | Path], *, device: str = "cpu", broken: list[DataError] | None = None
 ) -> list[dict[str, Any]]:
-    """One row per WAV file: path, text, and `words`, each with its start and end in seconds.
+    """Return one row per WAV file: path, text, and `words`, each with its start and end in seconds.
 
-    A file that cannot be read raises an error; if `broken` is a list, the file is skipped and the error appended there.
+    A file that cannot be read raises an error. If `broken` is a list, the file is skipped, and the error is appended to
+    the list.
     """
     refuse_string(sounds, "file")
     transcriber: Transcriber = load_for("transcribe", model, device)

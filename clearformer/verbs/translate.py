@@ -9,6 +9,6 @@ from clearformer.verbs.load import load_for
 
 
 def translate(model: str | Path, texts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[str]:
-    """The best translation of each text. `settings` are passed to `Translator.candidates`, such as beam=1."""
+    """Return the best translation of each text. `settings`, such as beam=1, are passed to `Translator.candidates`."""
     translator: Translator = load_for("translate", model, device)
     return translator.translate(texts, **settings)

@@ -146,7 +146,7 @@ MISTAKES = {
     "vocabulary": (
         ["--pairs", "good.tsv", "--set", "text.vocab_size=5000"],
         "too small for vocab_size = 5000: kind = bpe finds only 52 tokens",
-        "text.vocab_size to 52",
+        "text.vocab_size to at most 52",
     ),
     "preset": (["--pairs", "good.tsv", "-m", "transformer-tinny"], "unknown preset `transformer-tinny`", "-tiny`?"),
     "set key": (

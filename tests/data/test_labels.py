@@ -84,7 +84,7 @@ def test_labels_become_their_places_and_strangers_are_named() -> None:
         DataError, match="1 label in the validation data does not occur in the training data: `good`"
     ) as caught:
         number_classes(["good", "bad"], ["bad", "fair"], "valid")
-    assert caught.value.hint == "the classes are: bad, fair"
+    assert caught.value.hint == "the classes are bad, fair"
 
 
 def test_a_regression_wants_numbers() -> None:

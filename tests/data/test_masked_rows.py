@@ -180,7 +180,7 @@ def test_whole_words_are_hidden_together(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_are_refused(sentences: Sentences, tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="rows of 2 tokens are too short for 2 special tokens") as caught:
         FullSentences(sentences, tokenizer, 2)
-    assert caught.value.hint == "set data.length = 3 or more"
+    assert caught.value.hint == "set data.length to at least 3"
     with pytest.raises(DataError, match="rows of 4 tokens are too short for 3 special tokens and at least 2"):
         SentencePairs(sentences, tokenizer, 4)
     with pytest.raises(DataError, match="no document has two sentences"):

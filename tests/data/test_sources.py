@@ -128,7 +128,7 @@ def is_closed(path: Path) -> bool:
 def test_unknown_column_name_lists_the_header(write) -> None:
     error = refused(write("pairs.tsv", ["en\tfr", "a\tb"]), ("en", "de"))
     assert "`de`" in error.message
-    assert error.hint == "available columns: en, fr"
+    assert error.hint == "the columns are en, fr"
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 5), (5, 7), (0, 3)])
@@ -183,7 +183,7 @@ def test_a_header_alone_is_an_empty_corpus(write) -> None:
         ('{"en": "a",', "not valid JSON", "one complete JSON object"),
         ("[" * 200_000, "not valid JSON", "one complete JSON object"),
         ('["a", "b"]', "a JSON list", "one complete JSON object"),
-        ('{"en": "a", "fr": "b"}', "no key `de`", "available keys: en, fr"),
+        ('{"en": "a", "fr": "b"}', "no key `de`", "the keys of the object are en, fr"),
         ('{"en": "a", "de": 7}', "`de` is of type int", "strings"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_word_of_which_nothing_is_left_is_judged_by_its_neighbour() -> None:
     tok = train_tokenizer(["ab cd"], TextConfig(kind="wordpiece", vocab_size=20, min_frequency=1, strict=False))
     _, places = word_rows([["ab", "\u0007", "cd"]], tok, 11)
     assert places[1] == places[2] > places[0]
-    with pytest.raises(DataError, match="the tokenizer finds no tokens in"):
+    with pytest.raises(DataError, match="the tokenizer produces no tokens for"):
         word_rows([["\u0007"]], tok, 11)
 
 

@@ -75,13 +75,13 @@ def test_several_files_in_order(write) -> None:
     [
         ("a.txt", "", "is empty\nhint: .* one document"),
         ("a.txt", " \n\t\n", "is empty"),
-        ("a.tsv", "a\tb", "unsupported file type\nhint: supported: .txt and .jsonl"),
+        ("a.tsv", "a\tb", "unsupported file type\nhint: use .txt or .jsonl"),
         ("a.txt", b"caf\xe9", r"a\.txt:1: not UTF-8"),
         ("a.txt", b"a\nb\x00", r"a\.txt:2: binary data"),
         ("a.jsonl", '{"text": "a"}\n[1]', r"a\.jsonl:2: a JSON list"),
         ("a.jsonl", "null", r"a\.jsonl:1: a JSON NoneType"),
-        ("a.jsonl", '{"body": "a"}', "no key `text`\nhint: available keys: body"),
-        ("a.jsonl", '{"text": 7}', "of type int, not a string\nhint: choose a key with strings"),
+        ("a.jsonl", '{"body": "a"}', "no key `text`\nhint: the keys of the object are body"),
+        ("a.jsonl", '{"text": 7}', "of type int, not a string\nhint: choose a key whose values are strings"),
     ],
 )
 def test_what_is_refused(write, name: str, content: str | bytes, message: str) -> None:

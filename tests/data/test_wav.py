@@ -93,7 +93,7 @@ def test_files_that_cannot_be_heard_are_said(tmp_path: Path) -> None:
         told[name] = error.value.message
     assert told["empty"].endswith("is empty")
     assert "is not an uncompressed WAV file" in told["text"]
-    assert "is truncated: 956 of 2,000 bytes" in told["cut"]
+    assert "is truncated: it contains 956 of 2,000 bytes" in told["cut"]
     assert "is truncated" in told["head"]
     assert "unknown format: 3" in told["float"]
     assert "16 bits at 4294967291 Hz are not supported" in told["fast"]

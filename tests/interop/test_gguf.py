@@ -120,7 +120,7 @@ def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ({"general.architecture": "qwen2"}, "`qwen2`"),
         ({"llama.rope.scaling.type": "yarn"}, "scaling `yarn`"),
-        ({"llama.rope.dimension_count": 4}, "on 4 of 10 features"),
+        ({"llama.rope.dimension_count": 4}, "cover 4 of 10 features"),
     ],
 )
 def test_models_we_cannot_express_are_refused(changes: dict[str, Any], named: str) -> None:

@@ -57,5 +57,5 @@ def test_what_is_lost_is_the_variance_that_is_left(points: torch.Tensor) -> None
 
 @pytest.mark.parametrize(("n", "k"), [(97, 12), (2, 3), (1, 1)])
 def test_more_components_than_there_are(points: torch.Tensor, n: int, k: int) -> None:
-    with pytest.raises(DataError, match=rf"cannot compute {k} principal components? of {n} points? with 11 features"):
+    with pytest.raises(DataError, match=rf"cannot compute {k} principal components? from {n} points? with 11 features"):
         fit_pca(points[:n], k)

@@ -31,7 +31,7 @@ def test_a_tokenizer_may_be_smaller_than_the_table_but_not_larger(hub: Hub, more
     if fits:
         assert load(path).tokenizer.vocab_size == 21
         return
-    with pytest.raises(CheckpointError, match="the tokenizer has 22 tokens, but the model has 21"):
+    with pytest.raises(CheckpointError, match="the tokenizer has 22 tokens, but the model expects 21"):
         load(path)
 
 

@@ -56,7 +56,7 @@ def test_what_cannot_be_built_is_said() -> None:
         GoogLeNetConfig.parse(SMALL | {"auxiliary": ["6a"]}, "[model]")
     with pytest.raises(ConfigError, match="with n_classes = 0, set auxiliary"):
         GoogLeNetConfig.parse(SMALL | {"n_classes": 0}, "[model]")
-    with pytest.raises(ConfigError, match="size = 13 is too small for the pools"):
+    with pytest.raises(ConfigError, match="size = 13 is too small for the pooling layers"):
         GoogLeNetConfig.parse(SMALL | {"size": 13}, "[model]")
     with pytest.raises(ConfigError, match="stages"):
         GoogLeNetConfig.parse(SMALL | {"stages": [[[1, 2, 3]]]}, "[model]")

@@ -89,7 +89,7 @@ def test_without_classes_the_vector_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("kind", "table", "reason"),
     [
-        ("alexnet", {"size": 32}, r"size = 32 is too small for three pools; set a smaller stride"),
+        ("alexnet", {"size": 32}, r"size = 32 is too small for three pooling layers; set a smaller stride"),
         ("vgg", {"size": 28}, r"size = 28 is too small to be halved by 5 stages; set size to at least 32"),
         ("vgg", {"depths": [1, 2]}, r"depths has 2 stages, but widths has 5"),
         ("resnet", {"depths": [1, 2]}, r"depths has 2 stages, but widths has 4"),

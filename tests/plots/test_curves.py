@@ -79,7 +79,7 @@ def test_odd_values_are_drawn_without_complaint(tmp_path: Path, values: list[flo
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no known keys in 1 record"):
+    with pytest.raises(DataError, match="no recognised keys in 1 record"):
         plot_curves([{"step": 1, "kind": "train", "perplexity": 3.0}], tmp_path / "a.png")
     with pytest.raises(ConfigError, match=r"use a name that ends in \.png or \.svg"):
         plot_curves(METRICS, tmp_path / "a.jpeg")

@@ -127,10 +127,10 @@ def test_another_base_is_refused(runs: dict[str, Path], tiny_bert: Path, tmp_pat
     weights, facts = load_tensors(base / "model.safetensors")
     weights["embedding.weight"][3, 5] += 1e-3
     save_tensors(base / "model.safetensors", weights, facts)
-    with pytest.raises(CheckpointError, match="is not the base of this model: its weights differ"):
+    with pytest.raises(CheckpointError, match="is not the base model of this run: its weights differ"):
         load(mine)
     shutil.rmtree(base)
-    with pytest.raises(CheckpointError, match="the base of this model cannot be loaded") as caught:
+    with pytest.raises(CheckpointError, match="the base model cannot be loaded") as caught:
         load(mine)
     assert "[tuning]" in str(caught.value.hint)
 
@@ -179,7 +179,7 @@ def test_a_classifier_may_be_the_base_of_another(runs: dict[str, Path], reviews:
     )
     merged, frozen = open_model(runs["lora"]).network, open_model(tmp_path / "run").network
     assert frozen.base.encoder.blocks[0].attn.qkv.weight.equal(merged.base.encoder.blocks[0].attn.qkv.weight)
-    with pytest.raises(CheckpointError, match="was trained by prefix tuning and cannot be the base of another run"):
+    with pytest.raises(CheckpointError, match="by prefix tuning and cannot be the base model of another run"):
         clearformer.finetune(runs["prefix"], labels=reviews, out=tmp_path / "no", device="cpu")
 
 

@@ -175,5 +175,5 @@ def test_sentinels_are_found_in_order() -> None:
 def test_mistakes_are_said(counting: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="texts of 18 tokens need 2 sentinels, but the tokenizer has 1"):
         fit.train(recipe(counting, extra=EXTRA[:1]), tmp_path / "few", device="cpu")
-    with pytest.raises(DataError, match="too short to remove spans"):
+    with pytest.raises(DataError, match="too short for span corruption"):
         fit.train(recipe(counting, length=2), tmp_path / "short", device="cpu")

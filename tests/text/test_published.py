@@ -178,7 +178,7 @@ def test_a_tokenizer_json_comes_first(tmp_path: Path) -> None:
         ({"vocab.json": "{}"}, "contains no supported tokenizer.*\nhint: copy"),
         ({"spiece.model": "?"}, "contains no supported tokenizer.*\nhint: .*SentencePiece"),
         ({"vocab.txt": "[UNK]\ncat\n"}, r"vocab\.txt has no end-of-text token"),
-        ({"vocab.txt": "[SEP]\ncat\n"}, r"vocab\.txt: no token for unknown words"),
+        ({"vocab.txt": "[SEP]\ncat\n"}, r"vocab\.txt has no token for unknown words"),
         ({"vocab.json": '{"a": 0', "merges.txt": ""}, "cannot be read"),
         ({"vocab.json": '{"a": 0}', "merges.txt": "#version\na b c"}, "cannot be read"),
         ({"vocab.json": '{"cat</w>": 0}', "merges.txt": ""}, "not a byte-level vocabulary"),

@@ -258,7 +258,7 @@ def test_adapters_that_do_not_fit_are_refused_whole() -> None:
     first = "decoder.blocks.0.attn.q.A"
     for bad, match in (
         ({key: tensor for key, tensor in weights.items() if key != first}, f"lacks `{first}`"),
-        ({**weights, "z.A": weights[first]}, "unknown `z.A`"),
+        ({**weights, "z.A": weights[first]}, "unknown tensor `z.A`"),
         ({key: tensor[:1] + 1 for key, tensor in weights.items()}, r"is \(1, 12\), not \(3, 12\)"),
     ):
         with pytest.raises(CheckpointError, match=match):
@@ -270,7 +270,7 @@ def test_what_is_not_there_is_named() -> None:
     model = build()
     with pytest.raises(ConfigError, match=r"no layer `attn.w`.*\n?.*did you mean `attn.*`"):
         add_lora(model, LoraConfig(targets=("q", "attn.w")))
-    with pytest.raises(ConfigError, match=r"choose one of: attn.k, attn.out, attn.q, .*mlp.gate.*unembedding"):
+    with pytest.raises(ConfigError, match=r"choose one of attn.k, attn.out, attn.q, .*mlp.gate.*unembedding"):
         add_lora(model, LoraConfig(targets=("zzz",)))
     assert list(model.state_dict()) == list(build().state_dict())  # nothing was changed
     assert all(parameter.requires_grad for parameter in model.parameters())

@@ -273,10 +273,10 @@ def test_what_does_not_fit_is_refused() -> None:
     first = "decoder.blocks.0.attn.k"
     for bad, match in (
         ({name: tensor for name, tensor in weights.items() if name != first}, f"lacks `{first}`"),
-        ({name: tensor[0, 0] for name, tensor in weights.items()}, r"is \(2,\), not \(2, 0, 2\)"),
-        ({**weights, "z.k": weights[first]}, "unknown `z.k`"),
-        ({**weights, first: torch.zeros(3, P, 2)}, r"attn.k` is \(3, 7, 2\), not \(2, 7, 2\)"),
-        ({**weights, first: torch.zeros(2, P + 1, 2)}, r"is \(2, 8, 2\), not \(2, 7, 2\)"),
+        ({name: tensor[0, 0] for name, tensor in weights.items()}, r"has the shape \(2,\), not \(2, 0, 2\)"),
+        ({**weights, "z.k": weights[first]}, "unknown tensor `z.k`"),
+        ({**weights, first: torch.zeros(3, P, 2)}, r"attn.k` has the shape \(3, 7, 2\), not \(2, 7, 2\)"),
+        ({**weights, first: torch.zeros(2, P + 1, 2)}, r"has the shape \(2, 8, 2\), not \(2, 7, 2\)"),
     ):
         bare = build()
         with pytest.raises(CheckpointError, match=match):

@@ -30,10 +30,10 @@ def test_every_line_is_ok_or_a_note_with_a_hint(report: dict[str, Any]) -> None:
 def test_threads_that_do_not_fit_the_cores_are_noted(report: dict[str, Any]) -> None:
     cpu = {**report["cpu"], "physical_cores": 7, "usable_threads": 5, "torch_threads": 11, "omp_num_threads": None}
     assert lines_about("11 threads", {**report, "cpu": cpu}) == [
-        "note  torch uses 11 threads for 5 usable cores; OMP_NUM_THREADS=5 may be faster"
+        "note  torch uses 11 threads for 5 usable cores; setting OMP_NUM_THREADS=5 may be faster"
     ]
     cpu |= {"torch_threads": 3, "omp_num_threads": "3"}
-    assert "OMP_NUM_THREADS is 3; OMP_NUM_THREADS=5" in lines_about("3 threads", {**report, "cpu": cpu})[0]
+    assert "OMP_NUM_THREADS is 3; set OMP_NUM_THREADS=5" in lines_about("3 threads", {**report, "cpu": cpu})[0]
     cpu |= {"torch_threads": 5}
     assert lines_about("5 threads", {**report, "cpu": cpu})[0].startswith("ok")
 

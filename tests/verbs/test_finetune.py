@@ -56,7 +56,7 @@ def test_the_second_book_becomes_likelier(
     saved, old = (load_tensors(folder / "model.safetensors")[0].keys() for folder in (tmp_path / "run", poet))
     assert saved == old if method == "full" else saved.isdisjoint(old)
     if method == "prefix":
-        with pytest.raises(CheckpointError, match="was trained by prefix tuning and cannot be the base of another run"):
+        with pytest.raises(CheckpointError, match="by prefix tuning and cannot be the base model of another run"):
             clearformer.finetune(tmp_path / "run", text=books[0], out=tmp_path / "third", device="cpu")
         assert not (tmp_path / "third" / "data").exists()
     if method == "lora":

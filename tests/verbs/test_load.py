@@ -61,7 +61,7 @@ def test_a_model_of_another_kind_is_refused_with_what_it_can_do(hub: Hub) -> Non
     path = hub("gpt2")
     assert isinstance(load_for("generate", path), LanguageModel)
     assert isinstance(load_as(LanguageModel, path), LanguageModel)
-    uses = "commands for a language model: generate, score, fill, repair, embed, evaluate, plot"
+    uses = "a language model supports generate, score, fill, repair, embed, evaluate, plot"
     with pytest.raises(CheckpointError, match="hub is a language model: it cannot translate") as caught:
         load_for("translate", path)
     assert caught.value.hint == uses
@@ -79,6 +79,6 @@ def test_a_loaded_model_is_packed(hub: Hub) -> None:
 def test_a_bert_without_a_mask_embeds(hub: Hub) -> None:
     path = hub("bert")
     assert load(path).embed(TEXTS).shape == (3, 14)
-    message = r"hub is a text encoder: it cannot fill\nhint: commands for a text encoder: embed"
+    message = r"hub is a text encoder: it cannot fill\nhint: a text encoder supports embed"
     with pytest.raises(CheckpointError, match=message):
         load_for("fill", path)

@@ -1,4 +1,4 @@
-"""English sentences of trees: subject, verb, object, recipient, adjunct; a relative clause follows its noun."""
+"""English sentences from trees: subject, verb, object, recipient, adjunct. A relative clause follows its noun."""
 
 from clearformer.bundled.grammar.lexicon import Adverb, Number, Tense, Verb
 from clearformer.bundled.grammar.trees import Action, Clause, Gap, Phrase, Quality, Somewhere, State, When
@@ -57,7 +57,7 @@ def adjunct(node: Adverb | Somewhere | When | None) -> str:
 
 
 def clause(node: Clause) -> str:
-    """The relative pronoun comes first, as subject or as object."""
+    """Write a clause in English. A relative pronoun comes first, whether it is the subject or the object."""
     subject = pronoun(node.subject, "who") if isinstance(node.subject, Gap) else noun_phrase(node.subject)
     return state(node, subject) if isinstance(node, State) else action(node, subject)
 

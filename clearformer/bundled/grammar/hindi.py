@@ -1,4 +1,4 @@
-"""Hindi sentences of trees: subject, adjunct, recipient, object, verb; then the relative clause of the object.
+"""Hindi sentences from trees: subject, adjunct, recipient, object, verb, then the relative clause of the object.
 
     The boy read two books yesterday    लड़के ने कल दो किताबें पढ़ीं
 
@@ -9,7 +9,7 @@ oblique case (लड़के), and the verb agrees with the unmarked object ins
 from clearformer.bundled.grammar.lexicon import DEGREES, THAT, THE, Adverb, Case, Gender, Noun, Number, Tense, Verb
 from clearformer.bundled.grammar.trees import Action, Clause, Gap, Phrase, Quality, Somewhere, State, When
 
-# Masculine singular ending -> masculine plural or oblique, feminine. The first match is used.
+# Masculine singular ending -> masculine plural or oblique ending, feminine ending. The first match is used.
 AGREEMENT = (("िया", "िए", "ी"), ("या", "ए", "ई"), ("आ", "ए", "ई"), ("ा", "े", "ी"))
 
 # Stem -> perfective masculine singular, subjunctive; all other stems are regular.
@@ -32,13 +32,13 @@ def join(*parts: str) -> str:
 
 
 def decline(noun: Noun, number: Number, case: Case = Case.DIRECT) -> str:
-    """The form of a noun: the paradigm gives the ending for each number and case."""
+    """Decline a noun: the paradigm gives the ending for each number and case."""
     endings = noun.paradigm.endings
     return noun.hindi.removesuffix(endings[0]) + endings[2 * case + number]
 
 
 def agree(words: str, gender: Gender, number: Number, case: Case = Case.DIRECT) -> str:
-    """Adjectives and participles in ा: अच्छा masculine singular, अच्छे masculine plural or oblique, अच्छी feminine."""
+    """Inflect words in ा: अच्छा masculine singular, अच्छे masculine plural or oblique, अच्छी feminine."""
     if gender == "m" and number is Number.ONE and case is Case.DIRECT:
         return words
 
@@ -65,7 +65,7 @@ def principal_parts(stem: str) -> tuple[str, str]:
 
 
 def conjugate(stem: str, tense: Tense, gender: Gender, number: Number) -> str:
-    """The verb group, in the gender and number of the noun it agrees with."""
+    """Return the verb group in the gender and number of the noun it agrees with."""
     perfective, subjunctive = principal_parts(stem)
     match tense:
         case Tense.PRESENT:
@@ -82,7 +82,7 @@ def conjugate(stem: str, tense: Tense, gender: Gender, number: Number) -> str:
 
 
 def be(tense: Tense, gender: Gender, number: Number) -> str:
-    """होना as a copula: है हैं; था थे थी थीं; होगा होंगे होगी होंगी."""
+    """Conjugate होना as a copula: है हैं; था थे थी थीं; होगा होंगे होगी होंगी."""
     match tense:
         case Tense.PRESENT:
             return ("है", "हैं")[number]
@@ -93,7 +93,7 @@ def be(tense: Tense, gender: Gender, number: Number) -> str:
 
 
 def noun_phrase(phrase: Phrase | Gap, postposition: str = "", case: Case = Case.DIRECT) -> str:
-    """Determiner, adjective, noun, postposition; all are oblique before a postposition.
+    """Write a noun phrase: determiner, adjective, noun, postposition. All are oblique before a postposition.
 
     *The* is not translated, except as वह before a noun with a relative clause: वह आदमी जिसने गाड़ी खींची.
     """
@@ -115,7 +115,7 @@ def relative(phrase: Phrase | Gap | None) -> str:
 
 
 def patient_marker(verb: Verb, phrase: Phrase | Gap) -> str:
-    """Differential object marking: people always take को, animals if definite, things never."""
+    """Mark the object (differential object marking): people always take को, animals if definite, things never."""
     if verb.patient != "को" or "human" in phrase.noun.kinds:
         return verb.patient
     # Indefinite determiners ("a", "two", "three" or none) lack the singular or the plural in English.
@@ -124,7 +124,7 @@ def patient_marker(verb: Verb, phrase: Phrase | Gap) -> str:
 
 
 def adjunct(node: Adverb | Somewhere | When | None) -> str:
-    """The adjunct, between subject and object. "When the king arrived" is an infinitive with पर: राजा के पहुँचने पर."""
+    """Write the adjunct. "When the king arrived" is an infinitive with पर: राजा के पहुँचने पर."""
     match node:
         case Adverb():
             return node.hindi
@@ -136,10 +136,11 @@ def adjunct(node: Adverb | Somewhere | When | None) -> str:
 
 
 def action(node: Action) -> str:
-    """The verb agrees with its subject; with the object if the subject takes ने; with neither if both are marked.
+    """Write an action. Its verb agrees with the subject, or with the object if the subject takes ने.
 
-    Without agreement it is masculine singular: लड़कियों ने बिल्लियों को देखा. A relative pronoun comes first, even as
-    object. A subject is directly followed by its relative clause; the relative clause of an object follows the verb.
+    If both are marked, it agrees with neither and is masculine singular: लड़कियों ने बिल्लियों को देखा. A relative
+    pronoun comes first, even as object. A subject is directly followed by its relative clause; the relative clause of
+    an object follows the verb.
     """
     agent = node.verb.agent if node.tense is Tense.PAST else ""
     patient = patient_marker(node.verb, node.object) if node.object else ""

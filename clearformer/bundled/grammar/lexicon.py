@@ -19,13 +19,13 @@ class Number(IntEnum):
 
 
 class Case(IntEnum):
-    """Direct for subjects and unmarked objects; oblique before postpositions."""
+    """The case of a noun: direct for subjects and unmarked objects, oblique before postpositions."""
 
     DIRECT, OBLIQUE = 0, 1
 
 
 class Tense(Enum):
-    """The English tenses; the comments give the Hindi aspect."""
+    """The English tenses. The comments name the Hindi aspect of each."""
 
     PRESENT = "eats"  # habitual
     PROGRESSIVE = "is eating"  # continuous
@@ -35,7 +35,7 @@ class Tense(Enum):
 
 
 class Paradigm(NamedTuple):
-    """A gender and four endings: direct singular, direct plural, oblique singular, oblique plural."""
+    """A declension: a gender and the endings of direct singular, direct plural, oblique singular, oblique plural."""
 
     gender: Gender
     endings: tuple[str, str, str, str]
@@ -52,7 +52,7 @@ CHIDIYA = Paradigm("f", ("िया", "ियाँ", "िया", "ियों
 
 
 class Noun(NamedTuple):
-    """`hindi` is the direct singular. A mass noun has no English plural."""
+    """A noun in both languages. `hindi` is the direct singular. A mass noun has no English plural."""
 
     singular: str
     plural: str
@@ -62,7 +62,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """`hindi` is the masculine direct singular. Adjectives in ा agree with their noun, the others are invariable."""
+    """An adjective; `hindi` is the masculine direct singular. Adjectives in ा agree with their noun."""
 
     english: str
     hindi: str
@@ -70,7 +70,7 @@ class Adjective(NamedTuple):
 
 
 class Determiner(NamedTuple):
-    """The English singular and plural (None where the form does not exist), and the four Hindi forms."""
+    """A determiner: its English singular and plural (None where there is no such form) and its four Hindi forms."""
 
     english: tuple[str | None, str | None]
     hindi: tuple[str, str, str, str]
@@ -83,7 +83,7 @@ class Adverb(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A preposition and its postposition. An empty postposition is the bare oblique of a destination."""
+    """An English preposition and its Hindi postposition, which is empty for a destination (a bare oblique)."""
 
     english: str
     hindi: str
@@ -105,10 +105,10 @@ ANYWHERE = (INSIDE, UNDER, NEAR, COMPANY)
 
 
 class Verb(NamedTuple):
-    """English base, third person, past and -ing ("-" for verbs of state), and the Hindi stem.
+    """A verb: its English base, third person, past and -ing form ("-" for verbs of state), and its Hindi stem.
 
     `agent` marks the subject in the perfective: ने for nearly every verb with an object, but not for लाना.
-    `patient` marks the object: को only where it is animate, से and पर always.
+    `patient` marks the object: को only if the object is animate, से and पर always.
     `recipient` is the kind of the recipient, for verbs such as *give*.
     """
 

@@ -1,4 +1,4 @@
-"""Devanagari to plain Latin letters, by pronunciation: बिल्ली चूहा खाती है, billi chuha khati hai.
+"""Transliterates Devanagari to plain Latin letters, by pronunciation: बिल्ली चूहा खाती है, billi chuha khati hai.
 
 Long and short vowels are written with the same letter, and so are dental and retroflex consonants, as Hindi speakers
 type them. A consonant has a short *a* (the schwa) unless another vowel follows. Two kinds of schwa are silent: at the
@@ -26,7 +26,7 @@ def romanise(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    """Split into (consonant, vowel, nasal) triples, drop the silent schwas, and spell."""
+    """Transliterate a word: split it into (consonant, vowel, nasal) triples and drop the silent schwas."""
     triples = [match.groups(default="") for match in SYLLABLE.finditer(word) if match[0]]
     onsets = [SOUNDS.get(consonant, "") for consonant, _, _ in triples]
     nuclei = [SILENT if sign == "्" else SOUNDS[sign] if sign else SCHWA for _, sign, _ in triples]

@@ -2,8 +2,8 @@
 
 Three restrictions make the translation a function of the English sentence, at every depth: a clause has at most one
 relative clause; a clause whose object has a relative clause has nothing after it, so that "when the king arrived"
-always belongs to the nearest verb; and a verb whose past looks like its present (*read*) has no past with a plural
-subject.
+always belongs to the nearest verb; and a verb whose past looks like its present (*read*) is never in the past with a
+plural subject.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def fits(noun: Noun, kinds: str) -> bool:
 
 @cache
 def nouns(kinds: str, depth: int = 0) -> tuple[Noun, ...]:
-    """The nouns of some kinds that can head `depth` nested relative clauses; above 1, only people and animals."""
+    """Return the nouns of these kinds that can head `depth` nested relative clauses; above 1, only animate ones."""
     return tuple(noun for noun in NOUNS if fits(noun, kinds) and (depth < 2 or fits(noun, ANIMATE)))
 
 
@@ -56,39 +56,39 @@ def adjectives(noun: Noun) -> tuple[Adjective, ...]:
 
 @cache
 def verbs_by(noun: Noun, depth: int = 0) -> tuple[Verb, ...]:
-    """The verbs that a noun can be subject of; with a depth, with an object that heads `depth` relative clauses."""
+    """Return the verbs of a subject. If depth > 0, a verb needs an object that can head `depth` relative clauses."""
     able = (verb for verb in VERBS if fits(noun, verb.subjects))
     return tuple(verb for verb in able if not depth or (not verb.recipient and nouns(verb.objects, depth)))
 
 
 @cache
 def verbs_to(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs that a noun can be object of."""
+    """Return the verbs that a noun can be the object of."""
     return tuple(verb for verb in VERBS if not verb.recipient and fits(noun, verb.objects))
 
 
 @cache
 def whereabouts(noun: Noun) -> tuple[Relation, ...]:
-    """Where a noun can be: people and animals in places, small things on or under furniture, others nowhere."""
+    """Return where a noun can be: people and animals in places, small things on or under furniture, others nowhere."""
     is_small = fits(noun, "food pages cloth toy blade key")
     return (INSIDE, UNDER, NEAR) if fits(noun, ANIMATE) else (ON, UNDER) if is_small else ()
 
 
 @cache
 def determiners(noun: Noun, number: Number) -> tuple[Determiner, ...]:
-    """The possible determiners of a noun (one, many or mass), with *the* repeated to be drawn about half the time."""
+    """Return the determiners that a noun can take. *The* is repeated, so that it is drawn about half the time."""
     able = [d for d in DETERMINERS if d.english[number] is not None and (noun.plural or None not in d.english)]
     return (THE,) * (len(able) - 2) + tuple(able)
 
 
 class Speaker:
-    """Draws trees. `detail` scales the frequency of adjectives and adjuncts: the deeper a sentence, the fewer."""
+    """Draws random sentence trees. `detail` scales how often adjectives and adjuncts occur: less in deep sentences."""
 
     def __init__(self, rng: Random) -> None:
         self.rng, self.detail = rng, 1.0
 
     def sentence(self, depth: int) -> Clause:
-        """A sentence with exactly `depth` nested relative clauses, on its subject or on its object."""
+        """Draw a sentence with exactly `depth` nested relative clauses, on its subject or on its object."""
         self.detail = 0.5**depth
         if self.happens(0.2):
             return self.state(self.phrase(self.noun("human animal food drink thing", depth), depth))
@@ -99,7 +99,7 @@ class Speaker:
         return self.action(subject, verb, on_object)
 
     def relative(self, head: Gap, depth: int) -> Clause:
-        """A relative clause of `head`. Only clauses with the head as subject contain another one, on their object."""
+        """Draw a relative clause of `head`. If the head is its subject, its object may have one, too."""
         if depth > 1:
             return self.action(head, self.rng.choice(verbs_by(head.noun, depth - 1)), depth - 1)
         as_subject, as_object = verbs_by(head.noun), verbs_to(head.noun)
@@ -113,7 +113,7 @@ class Speaker:
         return self.action(head, self.rng.choice(as_subject))
 
     def action(self, subject: Phrase | Gap, verb: Verb, depth: int = 0) -> Action:
-        """An action of the subject; its object, if any, heads `depth` relative clauses."""
+        """Draw an action of the subject. Its object, if any, heads `depth` relative clauses."""
         tense = self.tense(verb, subject.number)
         patient = self.phrase(self.noun(verb.objects, depth, subject.noun), depth) if verb.objects else None
         if patient and not depth and (patient.number or not patient.noun.plural) and self.happens(0.2):
@@ -141,7 +141,7 @@ class Speaker:
         return Phrase(noun, number, determiner, adjective, relative)
 
     def adjunct(self, verb: Verb, tense: Tense) -> Adverb | Somewhere | When | None:
-        """None, or an adverb of time or manner, a place or companion, or a past event."""
+        """Draw an adverb of time or manner, a place or companion, a past event, or nothing (None)."""
         if not self.happens(0.4 * self.detail):
             return None
         if self.happens(0.4):

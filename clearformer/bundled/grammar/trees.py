@@ -67,7 +67,7 @@ class Action:
 
 @dataclass(frozen=True)
 class State:
-    """A clause with *to be* and a quality or place; the tense is present, past or future."""
+    """A clause with *to be* and a quality or place. The tense is present, past or future."""
 
     subject: Phrase | Gap
     tense: Tense
@@ -78,7 +78,7 @@ Clause = Action | State
 
 
 def phrases(clause: Clause) -> Iterator[Phrase | Gap]:
-    """The noun phrases of a clause, without the noun phrases inside its relative clauses."""
+    """Yield the noun phrases of a clause, without the noun phrases inside its relative clauses."""
     yield clause.subject
     match clause:
         case State(complement=Somewhere(phrase=place)):
@@ -91,17 +91,17 @@ def phrases(clause: Clause) -> Iterator[Phrase | Gap]:
 
 
 def relatives(clause: Clause) -> list[Clause]:
-    """The relative clauses of the noun phrases of a clause, without the ones nested deeper."""
+    """Return the relative clauses directly inside a clause, without deeper ones."""
     return [phrase.relative for phrase in phrases(clause) if isinstance(phrase, Phrase) and phrase.relative]
 
 
 def depth(clause: Clause) -> int:
-    """The number of relative clauses nested in one another; 0 without any."""
+    """Return how deeply relative clauses are nested; 0 if there are none."""
     return max((1 + depth(inner) for inner in relatives(clause)), default=0)
 
 
 def combinations(clause: Clause) -> set[tuple[str, str]]:
-    """All (adjective, noun) and (verb, object) combinations of the sentence, as English lemmas."""
+    """Return all (adjective, noun) and (verb, object) combinations of a sentence, as English lemmas."""
     pairs = {pair for inner in relatives(clause) for pair in combinations(inner)}
     for phrase in phrases(clause):
         if isinstance(phrase, Phrase) and phrase.adjective:

@@ -1,7 +1,7 @@
-"""[image.augment]: random changes to training images, different each time an image is seen.
+"""The [image.augment] table: random changes to training images, different each time an image is seen.
 
-    randaugment -> flip -> crop -> erase        uint8 (B, C, Y, X) to the same; each in a separate file
-    mixup                                       of normalised pixels, and of the target distributions with them
+    randaugment -> flip -> crop -> erase        change uint8 pixels (B, C, Y, X); each is in a separate file
+    mixup                                       mixes normalised pixels and, with them, the target distributions
 
 All draws come from torch's generator of the device, which the loop seeds at every step, so that a resumed run sees the
 same images as an uninterrupted one. Draws are independent for each image, and nothing loops over images.
@@ -18,7 +18,7 @@ from clearformer.data.augment.randaugment import randaugment
 
 
 class AugmentConfig(Config):
-    """[image.augment]; every augmentation is off by default."""
+    """The [image.augment] table of a recipe; every augmentation is off by default."""
 
     flip: bool = Field(False, description="whether to flip images horizontally with probability 1/2")
     crop: int = Field(0, ge=0, description="padding of the random crop, in pixels; 0 disables it")
@@ -28,7 +28,7 @@ class AugmentConfig(Config):
     mixup: float = Field(0.0, ge=0, description="α of mixup's Beta(α, α); 0 disables it")
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """uint8 (B, C, Y, X) -> the same."""
+        """Apply the augmentations that are switched on to pixels, uint8 (B, C, Y, X)."""
         if self.randaugment:
             pixels = randaugment(pixels, self.randaugment, self.magnitude)
         if self.flip:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def crop(pixels: Tensor, n: int) -> Tensor:
-    """(B, C, Y, X) -> the same shape. A random crop of each image after padding with n pixels on every side."""
+    """Pad each image of pixels (B, C, Y, X) with n pixels on every side, and return a random crop of its old size."""
     B, C, Y, X = pixels.shape
     index = [torch.arange(size, device=pixels.device) for size in (B, C, Y, X)]
     down, right = torch.randint(0, 2 * n + 1, (2, B, 1), device=pixels.device)

@@ -5,6 +5,6 @@ from torch import Tensor
 
 
 def flip(pixels: Tensor) -> Tensor:
-    """(B, C, Y, X) -> the same shape."""
+    """Flip each image of pixels (B, C, Y, X) horizontally with probability 1/2."""
     is_flipped = torch.rand(len(pixels), 1, 1, 1, device=pixels.device) < 0.5
     return torch.where(is_flipped, pixels.flip(3), pixels)

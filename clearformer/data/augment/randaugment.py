@@ -1,4 +1,4 @@
-"""RandAugment: several operations in sequence, each drawn from fourteen, all of one magnitude (Cubuk et al. 2020).
+"""RandAugment: several operations in sequence, each drawn from fourteen, with one magnitude (Cubuk et al. 2020).
 
 With m = magnitude / 30, and a random sign for operations with two directions:
 
@@ -10,8 +10,8 @@ With m = magnitude / 30, and a random sign for operations with two directions:
                            equalize       histogram equalisation
     identity  x̃ = x
 
-Tones and blends give exactly the same values as Pillow. Every operation is computed for all images, and the drawn one
-is selected for each image.
+Tone and blend operations give exactly the same values as Pillow. Every operation is computed for all images; then each
+image takes the result of the operation drawn for it.
 """
 
 import torch
@@ -25,7 +25,7 @@ OPERATIONS = ("identity", *MOVES, *BLENDS, *TONES)
 
 
 def randaugment(pixels: Tensor, n: int, magnitude: float) -> Tensor:
-    """uint8 (B, C, Y, X) with Y = X -> the same shape."""
+    """Apply n random operations to each image of pixels, uint8 (B, C, Y, X) with Y = X."""
     for _ in range(n):
         which = torch.randint(len(OPERATIONS), (len(pixels),), device=pixels.device)
         sign = 2.0 * torch.randint(2, (len(pixels),), device=pixels.device) - 1
@@ -34,7 +34,7 @@ def randaugment(pixels: Tensor, n: int, magnitude: float) -> Tensor:
 
 
 def operate(pixels: Tensor, which: Tensor, m: float, sign: Tensor) -> Tensor:
-    """Apply operation which[b] of OPERATIONS to image b; which and sign (B,)."""
+    """Apply operation number which[b] of OPERATIONS to image b; `which` and `sign` are (B,)."""
     x = pixels.float()
     chosen = {name: which == i for i, name in enumerate(OPERATIONS)}
 
@@ -60,7 +60,7 @@ def operate(pixels: Tensor, which: Tensor, m: float, sign: Tensor) -> Tensor:
 
 
 def move(x: Tensor, chosen: dict[str, Tensor], amount: Tensor) -> Tensor:
-    """Affine transformation with black borders and bilinear interpolation."""
+    """Apply the chosen affine transformation to each image, with black borders and bilinear interpolation."""
     by = {name: torch.where(chosen[name], limit * amount, 0) for name, limit in MOVES.items()}
     cos, sin = by["rotate"].cos(), by["rotate"].sin()
     across = torch.stack([cos, by["shear_x"] - sin, 2 * by["translate_x"]], 1)
@@ -70,7 +70,7 @@ def move(x: Tensor, chosen: dict[str, Tensor], amount: Tensor) -> Tensor:
 
 
 def grey(x: Tensor) -> Tensor:
-    """(B, C, Y, X) -> (B, 1, Y, X): luma, 0.299 R + 0.587 G + 0.114 B."""
+    """Convert (B, C, Y, X) to luma (B, 1, Y, X): 0.299 R + 0.587 G + 0.114 B."""
     if x.size(1) == 1:
         return x
     red, green, blue = x.split(1, dim=1)
@@ -82,7 +82,7 @@ def mean_grey(x: Tensor) -> Tensor:
 
 
 def smooth(x: Tensor) -> Tensor:
-    """Weighted mean of each pixel, with weight 5, and its eight neighbours, with weight 1; edges are unchanged."""
+    """Replace each pixel by a mean of itself (weight 5) and its eight neighbours (weight 1); edges are unchanged."""
     inner = (9 * F.avg_pool2d(x, 3, stride=1) + 4 * x[:, :, 1:-1, 1:-1]) / 13
     smoothed = x.clone()
     smoothed[:, :, 1:-1, 1:-1] = (inner + 0.5).floor()
@@ -100,7 +100,7 @@ def autocontrast(x: Tensor) -> Tensor:
 
 
 def equalize(x: Tensor) -> Tensor:
-    """For each channel: a value becomes the fraction of darker pixels, in 255 steps."""
+    """Equalise the histogram of each channel: a value becomes the fraction of darker pixels, in 255 steps."""
     tones = x.long().flatten(2)  # (B, C, Y · X)
     counts = torch.zeros(*x.shape[:2], 256, device=x.device, dtype=torch.long)
     counts = counts.scatter_add(2, tones, torch.ones_like(tones))

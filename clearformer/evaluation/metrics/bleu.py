@@ -7,14 +7,14 @@
            Σ_segments number of n-grams in hypothesis
     BP   = 1 if c > r, otherwise exp(1 - r / c)
 
-c is the total length of the hypotheses, r the total of the reference lengths closest to them. Both sums run over the
-corpus before the division: the BLEU of a corpus is not the mean of the BLEU of its sentences.
+c is the total length of the hypotheses, r the total length of the references closest to them in length. Sums run over
+the whole corpus before the division: the BLEU of a corpus is not the mean of the BLEU of its sentences.
 
 Lecture notes sometimes count a repeated word only once. In fact its count is clipped to the largest count in any ONE
 reference: "the cat the mat" has p_1 = 4/4 against "the mat the cat", and counts in two references are never added.
 
-`bleu_from_tokens` implements the equations above, to read and to check; `corpus_bleu` calls sacrebleu, for values to
-publish.
+`bleu_from_tokens` implements the equations above, for reading and checking; `corpus_bleu` calls sacrebleu, for values
+that can be published.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]  # matches and
 
 
 class Bleu(NamedTuple):
-    """BLEU and its components: `score` is from 0 to 100, each of `precisions` from 0 to 1."""
+    """BLEU and its components: `score` ranges from 0 to 100, each of `precisions` from 0 to 1."""
 
     score: float
     precisions: tuple[float, ...]
@@ -47,7 +47,9 @@ def unsmoothed(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
 
 
 def exponential(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """The k-th order without a match counts as 1 / 2^k of a match: NIST's mteval, "method 3" of Chen and Cherry 2014.
+    """Count the k-th order without a match as 1 / 2^k of a match, like NIST's mteval.
+
+    This is "method 3" of Chen and Cherry 2014.
 
     Precisions stay zero if no order has a match, and for orders longer than every hypothesis.
     """
@@ -95,7 +97,7 @@ def bleu_from_tokens(
 
 
 def count_ngrams(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    """Each n-gram and how often it occurs; empty if there are fewer than n tokens."""
+    """Count how often each n-gram occurs. The result is empty if there are fewer than n tokens."""
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 

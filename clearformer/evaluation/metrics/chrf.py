@@ -1,4 +1,4 @@
-"""chrF: an F-score over the character n-grams that a translation and its reference share.
+"""chrF: an F-score over the character n-grams that occur in both a translation and its reference.
 
     chrF = (1 + β²) · P · R / (β² · P + R), β = 2                          Popović 2015
 

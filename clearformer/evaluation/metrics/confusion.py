@@ -7,7 +7,7 @@
     F1 of k    = 2 table[k, k] / (p_k + t_k);  macro F1 is the mean over the classes with p_k + t_k > 0
     Matthews   = (n c − Σ_k p_k t_k) / √((n² − Σ p_k²)(n² − Σ t_k²)),  c = Σ_k table[k, k]     Gorodkin 2004
 
-Accuracy is high for a model that always predicts the most frequent class. Macro F1 gives every class the same weight.
+Accuracy can be high even if a model always predicts the most frequent class. Macro F1 gives all classes equal weight.
 Matthews is a correlation from −1 to 1, and 0 for predictions that do not depend on the example.
 """
 
@@ -21,7 +21,7 @@ from clearformer.wording import count
 
 
 def confusion(labels: Sequence[int], predictions: Sequence[int], n_classes: int) -> np.ndarray:
-    """(C, C) int64: rows are labels, columns predictions."""
+    """Return the confusion matrix, (C, C) int64: rows are labels, columns are predictions."""
     if len(labels) != len(predictions) or len(labels) == 0:
         raise DataError(
             f"cannot compute metrics from {count(len(labels), 'label')} and {count(len(predictions), 'prediction')}",
@@ -41,7 +41,7 @@ def macro_f1(table: np.ndarray) -> float:
 
 
 def matthews(table: np.ndarray) -> float:
-    """0 where it is not defined: all labels, or all predictions, are of one class."""
+    """Return the Matthews correlation, or 0 if it is undefined: all labels, or all predictions, are of one class."""
     n, right = int(table.sum()), int(table.trace())
     predicted, true = table.sum(0).tolist(), table.sum(1).tolist()
     spread = (n**2 - sum(k * k for k in predicted)) * (n**2 - sum(k * k for k in true))

@@ -1,4 +1,4 @@
-"""Pearson's correlation of two sequences: 1 on a rising line, −1 on a falling one.
+"""Pearson's correlation of two sequences: 1 if all points (x, y) are on a rising line, −1 if on a falling line.
 
 r = Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²)
 """
@@ -12,7 +12,7 @@ from clearformer.wording import count
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> float:
-    """0 where the correlation is not defined: one of the sequences is constant."""
+    """Return the correlation, or 0 if it is undefined because one of the sequences is constant."""
     if len(x) != len(y) or len(x) == 0:
         raise DataError(
             f"cannot correlate {count(len(x), 'value')} with {count(len(y), 'value')}",

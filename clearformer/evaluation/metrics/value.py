@@ -1,4 +1,4 @@
-"""The result type of the text metrics, and the check of their input: one reference per hypothesis."""
+"""The result type of the text metrics, and a check that every hypothesis has its references."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class MetricValue(NamedTuple):
 
 
 def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Refuse empty input, and lists of references whose length is not the number of hypotheses."""
+    """Refuse empty input, and lists of references whose length differs from the number of hypotheses."""
     if not hypotheses or not references:
         raise DataError(
             f"cannot compute a metric from {count(len(hypotheses), 'hypothesis', 'hypotheses')} and "

@@ -1,9 +1,9 @@
 """Convert BERT, and sentence encoders based on it such as MiniLM, to our format and back.
 
-Files vary. A BertModel has no heads, and its names lack the prefix `bert.`; a BertForMaskedLM has no pooler. As
-config.json may not show this (it does not in bert-base-uncased), the tensors decide which heads our model has. Files
-converted from TensorFlow call the weight of a norm gamma and its bias beta, and some contain a copy of the tied
-embedding, or the position ids 0, 1, 2 ….
+Files vary. A BertModel has no heads, and its tensor names lack the prefix `bert.`; a BertForMaskedLM has no pooler.
+config.json does not always show this (in bert-base-uncased it does not), so the tensors decide which heads our model
+has. Files converted from TensorFlow call the weight of a norm gamma and its bias beta. Some files contain a copy of the
+tied embedding, or the position ids 0, 1, 2 ….
 """
 
 from collections.abc import Collection, Mapping
@@ -93,7 +93,7 @@ CLASSES = {  # by (word_head, next_sentence_head)
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
-    """Our configuration from config.json, with all heads. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration, with all heads. A setting that we do not support raises an error."""
     return BertConfig.parse({**import_settings(theirs, where), **FIXED}, where)
 
 
@@ -104,17 +104,17 @@ def import_settings(theirs: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
-    """The configuration with only the heads that have tensors in the file."""
+    """Remove from the configuration all heads without tensors in the weight files."""
     return config.changed(**present_parts(HEADS, shapes))
 
 
 def present_parts(parts: Mapping[str, str], tensors: Collection[str]) -> dict[str, bool]:
-    """Whether each part of a model has tensors: {field: part of their tensor names} -> {field: bool}."""
+    """Return, for each field, whether any tensor name contains its substring: {field: substring} -> {field: bool}."""
     return {field: any(part in name for name in tensors) for field, part in parts.items()}
 
 
 def export_config(config: BertConfig, pad: int) -> dict[str, Any]:
-    """config.json for BERT, if BERT supports this configuration."""
+    """Return BERT's config.json, or raise an error if BERT does not support this configuration."""
     return {
         "model_type": "bert",
         "architectures": [CLASSES[config.word_head, config.next_sentence_head]],
@@ -126,7 +126,9 @@ def export_config(config: BertConfig, pad: int) -> dict[str, Any]:
 def export_settings(config: BertConfig, fixed: Mapping[str, Any], family: str) -> dict[str, Any]:
     require_fields(fields := resolved_fields(config), {**fixed, **plain_heads(config)}, family)
     if not config.n_segments:
-        raise CheckpointError(f"{family} does not support n_segments = 0", "it must be 1 or more to be exported")
+        raise CheckpointError(
+            f"{family} does not support n_segments = 0", "only models with n_segments of at least 1 can be exported"
+        )
     return {
         **{name: fields[field] for name, field in CONFIG.items()},
         "hidden_act": export_activation(config.activation, ACTIVATIONS, family),
@@ -135,7 +137,7 @@ def export_settings(config: BertConfig, fixed: Mapping[str, Any], family: str) -
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: BertConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names. Old names are recognised, and copies of tied tensors are dropped."""
+    """Convert the tensors to our format. Old names are recognised, and copies of tied tensors are dropped."""
     tensors = {modern_name(name): tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
     prefix = prefix_in(tensors, PREFIX)
     tensors = without_copies(tensors, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
@@ -147,7 +149,7 @@ def modern_name(name: str) -> str:
 
 
 def prefix_in(tensors: Collection[str], prefix: str) -> str:
-    """The prefix if these tensors have it, otherwise an empty string: a model saved without a head has none."""
+    """Return `prefix` if any tensor name starts with it, else an empty string: models saved without a head lack it."""
     return prefix if any(name.startswith(prefix) for name in tensors) else ""
 
 
@@ -156,7 +158,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """The rows of all tensors. `prefix` precedes all names but those of heads; default: as in `save_pretrained`."""
+    """Return the table rows for all tensors. Names outside the heads start with `prefix`, by default Hugging Face's."""
     has_heads = config.word_head or config.next_sentence_head
     return {
         **encoder_rows(config, (PREFIX if has_heads else "") if prefix is None else prefix),
@@ -166,7 +168,7 @@ def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
 
 
 def encoder_rows(config: BertConfig, prefix: str) -> Rows:
-    """The rows of all tensors except the heads: embeddings, blocks and the pooler if there is one."""
+    """Return the table rows for all tensors outside the heads: embeddings, blocks and the pooler if there is one."""
     theirs = {
         **{ours: name for ours, name in EMBEDDINGS.items() if config.n_segments or ours != "segments.weight"},
         **block_rows("encoder.blocks.", "encoder.layer.", config.n_layers, BLOCK),

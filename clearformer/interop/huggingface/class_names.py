@@ -1,4 +1,4 @@
-"""Class names and class counts of image classifiers, for ViT and ResNet. A model saved without a head has none."""
+"""Read and write class names of image classifiers (ViT, ResNet). A model saved without a head has no classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from clearformer.interop.huggingface.folder import Shapes, read_json
 
 
 def class_names(folder: Path, n_classes: int) -> list[str]:
-    """The class names in the order of the logits; a class without a name in config.json gets its number."""
+    """Return the class names in the order of the logits. A class without a name in config.json is called by number."""
     names = read_json(folder / "config.json", "download the file again").get("id2label") or {}
     return [str(names.get(str(k), k)) for k in range(n_classes)]
 
 
 def class_settings(names: Sequence[str]) -> dict[str, Any]:
-    """The entries of config.json with the class names."""
+    """Return the entries of config.json that hold the class names."""
     return {"id2label": {str(k): name for k, name in enumerate(names)}, "label2id": {n: k for k, n in enumerate(names)}}
 
 
 def count_classes(shapes: Shapes, head: str) -> int:
-    """The number of rows of the head, 0 without a head. config.json omits the number if there are two classes."""
+    """Return the number of classes, from the shape of the head; 0 without a head. config.json omits it if it is 2."""
     return (shapes.get(head) or (0,))[0]

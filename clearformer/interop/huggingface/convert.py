@@ -24,27 +24,29 @@ CONVERTERS: dict[str, Any] = {  # model_type -> module with read_model_config, i
 
 
 def read_model_config(folder: Path) -> Any:
-    """Our configuration of a folder, from config.json and the headers of the weight files; no weights are read."""
+    """Return our configuration of a model folder. Only config.json and the headers of the weight files are read."""
     return converter_of(folder).read_model_config(folder)
 
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:
-    """The configuration and the weights of a folder, both in our format. `config.kind` is the architecture."""
+    """Import the configuration and the weights of a folder, both in our format. `config.kind` is the architecture."""
     config, weights = converter_of(folder).import_folder(folder, read)
     return config, weights
 
 
 def converter_of(folder: Path) -> Any:
-    """The converter for the `model_type` in the config.json of a folder."""
+    """Return the converter for the `model_type` in the config.json of a folder."""
     path = folder / "config.json"
     model_type = str(read_json(path, "choose a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
     if model_type not in CONVERTERS:
-        raise CheckpointError(f"{path}: unsupported model_type `{model_type}`", f"supported: {', '.join(CONVERTERS)}")
+        raise CheckpointError(
+            f"{path}: unsupported model_type `{model_type}`", f"the supported ones are {', '.join(CONVERTERS)}"
+        )
     return CONVERTERS[model_type]
 
 
 def converter_for(config: Any) -> Any:
-    """The converter of the Hugging Face family that matches our configuration."""
+    """Return the converter for the Hugging Face model family that matches our configuration."""
     others = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}
     if config.kind == "gpt":
         is_post = config.residual == "post"
@@ -52,13 +54,13 @@ def converter_for(config: Any) -> Any:
     if config.kind == "bert":
         return roberta if config.positions.offset else bert
     if config.kind not in others:
-        hint = f"architectures that can be exported: gpt, bert, {', '.join(others)}"
-        raise CheckpointError(f"models of the architecture `{config.kind}` cannot be exported to Hugging Face", hint)
+        hint = f"the architectures that can be exported are gpt, bert, {', '.join(others)}"
+        raise CheckpointError(f"a model of architecture `{config.kind}` cannot be exported to Hugging Face", hint)
     return others[config.kind]
 
 
 def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
-    """Write a folder for `from_pretrained` and return its model_type. `tokens` are the ids of pad, bos and eos."""
+    """Write a folder for `from_pretrained` and return its model_type. `tokens` has the ids of pad, bos and eos."""
     converter, (pad, bos, eos) = converter_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
     token_ids: dict[Any, dict[str, int]] = {
         marian: {"pad": pad, "eos": eos, "first": bos},
@@ -68,17 +70,17 @@ def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens:
     }
     if converter is roberta and pad != config.positions.offset - 1:
         raise CheckpointError(
-            f"the padding token of this model is {pad}, but RoBERTa needs {config.positions.offset - 1}",
-            f"train with model.positions.offset = {pad + 1}, or with 0 to export it as BERT",
+            f"the padding token of this model has id {pad}, but RoBERTa needs id {config.positions.offset - 1}",
+            f"train with model.positions.offset = {pad + 1}, or with offset 0 to export it as BERT",
         )
     arguments = token_ids.get(converter, {"pad": pad, "bos": bos, "eos": eos})
-    converter.export_config(config, **arguments)  # raises for unsupported settings, before a missing tensor does
+    converter.export_config(config, **arguments)  # reports an unsupported setting before a missing tensor
     converter.export_folder(folder, config, weights, **arguments)
     return next(name for name, module in CONVERTERS.items() if module is converter)
 
 
 def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:
-    """Like `export_any`, for an image model with named classes."""
+    """Write an image model and its class names as a folder for `from_pretrained`, and return its model_type."""
     converter = converter_for(config)
     converter.export_config(config)
     converter.export_folder(folder, config, weights, classes=classes)
@@ -86,7 +88,7 @@ def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Ten
 
 
 def first_token(folder: Path) -> int:
-    """The id of the token that decoding starts with, from the settings: the padding token in Marian and T5."""
+    """Return the id of the token that decoding starts with, which is the padding token in Marian and T5."""
     tables = [read_json(folder / "config.json", "download the file again")]
     if (path := folder / "generation_config.json").exists():
         tables.append(read_json(path, "download the file again"))
@@ -95,5 +97,6 @@ def first_token(folder: Path) -> int:
             if isinstance(token_id := table.get(key), int):
                 return token_id
     raise CheckpointError(
-        f"{folder / 'config.json'} lacks `decoder_start_token_id`", "add the id of the first token of a translation"
+        f"{folder / 'config.json'} lacks `decoder_start_token_id`",
+        "set it to the id of the token that decoding starts with",
     )

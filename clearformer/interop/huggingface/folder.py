@@ -1,8 +1,8 @@
 """Read and write model folders as Hugging Face's `save_pretrained` does.
 
     config.json                     sizes and settings, under the names of the model family
-    model.safetensors               the weights, or for large models:
-    model.safetensors.index.json    the file of each tensor: model-00001-of-00003.safetensors …
+    model.safetensors               the weights, in one file
+    model.safetensors.index.json    large models: the name of each tensor's file, model-00001-of-00003.safetensors …
     chat_template.jinja             the format of a conversation, for chat models
 
 Only safetensors are read: a pytorch_model.bin is a pickle, which can run arbitrary code when opened. Only the command
@@ -23,7 +23,7 @@ from clearformer.checkpoint import read_shapes as shapes_in
 from clearformer.errors import CheckpointError
 
 HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
-CHUNK_ROWS = 1024  # rows of two tensors compared at a time
+CHUNK_ROWS = 1024  # rows compared at a time
 Reader = Callable[[Path], dict[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
 Config = TypeVar("Config")
@@ -35,9 +35,9 @@ def importer(
     import_weights: Callable[[Mapping[str, Tensor], Config, str], dict[str, Tensor]],
     complete: Callable[[Config, Shapes, Path], Config] | None = None,
 ) -> tuple[Callable[[Path], Config], Callable[..., tuple[Config, dict[str, Tensor]]]]:
-    """Build `read_model_config` and `import_folder` of a converter.
+    """Build the functions `read_model_config` and `import_folder` of a converter.
 
-    `complete` adds settings that config.json lacks and the shapes of the tensors show, such as the number of classes.
+    `complete` adds settings that config.json lacks but tensor shapes show, such as the number of classes.
     Both functions call it, so their results agree.
     """
 
@@ -48,11 +48,11 @@ def importer(
         return config if complete is None else complete(config, shapes, folder)
 
     def read_model_config(folder: Path) -> Config:
-        """Our configuration of a model that `save_pretrained` wrote; no tensor is read."""
+        """Return our configuration of a model saved by `save_pretrained`. No tensors are read."""
         return with_shapes(read_settings(folder), read_shapes(folder), folder)
 
     def import_folder(folder: Path, read: Reader = read_weights) -> tuple[Config, dict[str, Tensor]]:
-        """The configuration and weights of a model that `save_pretrained` wrote, both in our format."""
+        """Import the configuration and weights of a model saved by `save_pretrained`, both in our format."""
         config, weights = read_settings(folder), read(folder)
         config = with_shapes(config, shapes_of(weights), folder)
         return config, import_weights(weights, config, str(folder))
@@ -63,10 +63,10 @@ def importer(
 def exporter(
     export_config: Callable[..., dict[str, Any]], export_weights: Callable[..., dict[str, Tensor]]
 ) -> Callable[..., None]:
-    """Build `export_folder` of a converter."""
+    """Build the function `export_folder` of a converter."""
 
     def export_folder(folder: Path, config: Any, weights: Mapping[str, Tensor], **more: Any) -> None:
-        """Write a folder for `from_pretrained`; `more` is passed to `export_config`, such as ids of special tokens."""
+        """Write a folder for `from_pretrained`. `more`, such as ids of special tokens, is passed to `export_config`."""
         theirs = export_weights(weights, config)
         write_folder(folder, {**export_config(config, **more), **precision(theirs)}, theirs)
 
@@ -74,7 +74,7 @@ def exporter(
 
 
 def read_config(folder: Path, model_type: str) -> dict[str, Any]:
-    """Read config.json, which must have this `model_type`."""
+    """Read config.json, and raise an error unless it has this `model_type`."""
     config = read_json(folder / "config.json", f"choose a folder with a {model_type} model")
     if config.get("model_type") != model_type:
         raise CheckpointError(
@@ -85,7 +85,7 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors by name, from one file or from all files in the index."""
+    """Read all tensors by name, from model.safetensors or from the files listed in the index."""
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder):
         weights |= load_tensors(path)[0]
@@ -93,7 +93,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of all tensors by name, from the headers of the weight files."""
+    """Read the shapes of all tensors by name, from the headers of the weight files."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         shapes |= shapes_in(path)
@@ -105,7 +105,7 @@ def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def is_copy(folder: Path, name: str, other: str) -> bool:
-    """Whether two tensors of a folder are equal, compared a few rows at a time, so that neither is loaded whole."""
+    """Whether two tensors of a folder are equal. A few rows are compared at a time, so that neither is loaded whole."""
     places = {tensor: path for path in weight_files(folder) for tensor in shapes_in(path)}
     with open_tensors(places[name]) as one, open_tensors(places[other]) as two:
         a, b = one.get_slice(name), two.get_slice(other)
@@ -116,7 +116,7 @@ def is_copy(folder: Path, name: str, other: str) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """model.safetensors, or the files listed in the index."""
+    """Return the paths of the weight files: model.safetensors, or the files listed in the index."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if not whole.exists() and index.exists():
         return [folder / name for name in shard_names(read_json(index, "download the file again"), index)]
@@ -129,7 +129,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:
-    """The files listed in an index, which must be in the same folder."""
+    """Return the names of the files listed in an index. A file in another folder raises an error."""
     names = sorted(set(index.get("weight_map", {}).values()))
     for name in names:
         if Path(name).name != name:
@@ -138,7 +138,7 @@ def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:
 
 
 def read_template(folder: Path) -> str | None:
-    """The chat template of the model, in the Jinja language; None if it has none."""
+    """Return the model's chat template, written in Jinja, or None if it has no template."""
     if (path := folder / TEMPLATE).exists():
         return path.read_text(encoding="utf-8")
     if not (path := folder / "tokenizer_config.json").exists():
@@ -150,21 +150,21 @@ def read_template(folder: Path) -> str | None:
 
 
 def with_head(theirs: Mapping[str, Tensor], prefix: str, first: str) -> dict[str, Tensor]:
-    """The tensors named as in a model with a head. Saved without one, names lack `prefix`, and `first` is present."""
+    """If the tensor `first` exists, the model was saved without a head, so its names lack `prefix`: add it."""
     if first not in theirs:
         return dict(theirs)
     return {name if name == HEAD else f"{prefix}{name}": tensor for name, tensor in theirs.items()}
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """Write the files of `from_pretrained`. Older versions require {"format": "pt"} in the safetensors header."""
+    """Write the files for `from_pretrained`; older versions of it need {"format": "pt"} in the safetensors header."""
     with atomically(folder / "model.safetensors") as draft:
         save_file({name: tensor.cpu().contiguous() for name, tensor in weights.items()}, draft, {"format": "pt"})
     write_json(folder / "config.json", config)
 
 
 def precision(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """The entry of config.json that makes `from_pretrained` keep the dtype of the weights."""
+    """Return the entry of config.json that makes `from_pretrained` keep the dtype of the weights."""
     return {"torch_dtype": str(next(iter(weights.values())).dtype).removeprefix("torch.")}
 
 

@@ -1,8 +1,8 @@
 """Convert GPT-2 to our format and back.
 
-Surprises: its layers are `Conv1D`s, whose matrices are transposed, (in, out); queries, keys and values are stacked in
-one matrix, as in ours. Older files also contain the causal mask of each layer, as `attn.bias`. Its layers always have
-biases: a model of ours without biases is exported with zeros.
+Surprises: linear layers are `Conv1D`s, whose matrices are transposed: (in, out). Queries, keys and values are stacked
+in one matrix, as in our models. Older files also contain the causal mask of each layer, as `attn.bias`. All layers have
+biases, so a model of ours without biases is exported with zeros.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ BUFFERS = (".attn.bias", ".attn.masked_bias", "position_ids")
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration. A setting that we do not support raises an error."""
     require_settings(theirs, SWITCHES, where)
     theirs = {**DEFAULTS, **theirs}
     if theirs.get("n_inner") is None and theirs.get("n_embd") is not None:
@@ -90,7 +90,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json for GPT-2, if GPT-2 supports this configuration."""
+    """Return GPT-2's config.json, or raise an error if GPT-2 does not support this configuration."""
     fields = resolved_fields(config)
     require_fields(fields, {**FIXED, **plain_heads(config)}, "GPT-2")
     return {
@@ -107,7 +107,7 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names. Some files contain a copy of the tied embedding, and masks: both are dropped."""
+    """Convert the tensors to our format. Causal masks and copies of the tied embedding, if present, are dropped."""
     rows, tensors = tensor_rows(config), with_head(theirs, "transformer.", "wte.weight")
     return to_ours(without_copies(tensors, config), rows, where, conv1d(rows))
 
@@ -132,7 +132,7 @@ def tensor_rows(config: GPTConfig) -> Rows:
 
 
 def conv1d(rows: Rows) -> set[str]:
-    """The names of our tensors that are transposed in GPT-2."""
+    """Return the names of our tensors that GPT-2 stores transposed."""
     return {name for name in rows if name.endswith(CONV1D)}
 
 

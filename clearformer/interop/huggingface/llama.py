@@ -1,7 +1,7 @@
 """Convert Llama, and models with the same architecture (SmolLM2, TinyLlama …), to our format and back.
 
-Surprises: queries, keys and values are three matrices there and one here, in which keys and values may have fewer
-rows; the gate and value projections of the feed-forward layer are two matrices there and one here, the gate first.
+Surprises: Llama's three matrices for queries, keys and values are stacked in one here; keys and values may have fewer
+rows than queries. The gate and value matrices of the feed-forward layer are stacked in one too, gate first.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ BLOCK: Table = {
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration. A setting that we do not support raises an error."""
     require_settings(theirs, SWITCHES, where)
     theirs = {**DEFAULTS, **theirs}
     if theirs.get("num_key_value_heads") is None:
@@ -88,7 +88,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
 
 
 def rope_base(theirs: Mapping[str, Any], where: str) -> float:
-    """The base of the rotary angles, in `rope_parameters` in newer files. Any scaling of them raises an error."""
+    """Return the base of the rotary angles; newer files have it in `rope_parameters`. Scaled angles raise an error."""
     rope = {**(theirs.get("rope_scaling") or {}), **(theirs.get("rope_parameters") or {})}
     base = rope.pop("rope_theta", None) or theirs.get("rope_theta") or 10000.0
     kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
@@ -103,7 +103,7 @@ def rope_base(theirs: Mapping[str, Any], where: str) -> float:
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json for Llama, if Llama supports this configuration."""
+    """Return Llama's config.json, or raise an error if Llama does not support this configuration."""
     fields = resolved_fields(config)
     require_fields(fields, {**FIXED, "attention_scale": config.head_width**-0.5}, "Llama")
     return {
@@ -121,7 +121,7 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names, without rotary frequencies and copies of the tied embedding, found in some files."""
+    """Convert the tensors to our format. Rotary frequencies and copies of the tied embedding, if any, are dropped."""
     unused = (".rotary_emb.inv_freq", HEAD) if config.tied else (".rotary_emb.inv_freq",)
     with_prefix = with_head(theirs, "model.", "embed_tokens.weight")
     tensors = {name: tensor for name, tensor in with_prefix.items() if not name.endswith(unused)}

@@ -2,7 +2,7 @@
 
 Marian is the Transformer of Vaswani et al. 2017: post-norm, no final norm, embeddings scaled by √D, and sinusoidal
 positions with all sines before all cosines. Surprises: a translation starts with the padding token, which is therefore
-the `first` token of a search; and the bias of the head, `final_logits_bias`, is a constant there and a parameter here.
+the `first` token of a search; and the bias of the head, `final_logits_bias`, is constant in Marian but trained here.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ DECODER: Table = {
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration. A setting that we do not support raises an error."""
     tied = theirs.get("share_encoder_decoder_embeddings", True), theirs.get("tie_word_embeddings", True)
     if tied not in SHARE:
         raise CheckpointError(
@@ -95,14 +95,16 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
-    """config.json for Marian, if Marian supports this configuration; translations start with token `first`."""
+    """Return Marian's config.json. Unsupported settings raise an error. Translations start with token `first`."""
     fields = resolved_fields(config)
     require_fields(
         fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian"
     )
     ties = {share: tied for tied, share in SHARE.items()}
     if config.share not in ties:
-        raise CheckpointError(f"Marian does not support share = {config.share}", f"supported: {', '.join(ties)}")
+        raise CheckpointError(
+            f"Marian does not support share = {config.share}", f"the supported values are {', '.join(ties)}"
+        )
     with_decoder, with_head = ties[config.share]
     return {
         "model_type": "marian",
@@ -120,7 +122,7 @@ def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> 
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names, without copies of tied tensors and sinusoid tables, found in some files."""
+    """Convert the tensors to our format. Copies of tied tensors and tables of sinusoids, if present, are dropped."""
     names = [name for name in COPIES[config.share] if name in theirs]
     unused = {*names, *(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))}
     tensors = {name: tensor for name, tensor in theirs.items() if name not in unused}
@@ -131,7 +133,7 @@ def import_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, wher
 
 
 def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-    """The tensors under their names. A model without a head bias is exported with a zero bias."""
+    """Convert our tensors to Marian's. A model without a head bias is exported with a zero bias."""
     tensors = {name: tensor for name, tensor in ours.items() if name != "unembedding.bias"}
     table = tensors["target_embedding.weight"]
     bias = ours["unembedding.bias"] if config.head_bias else table.new_zeros(config.target_vocab)
@@ -139,7 +141,7 @@ def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dic
 
 
 def tensor_rows(config: TransformerConfig) -> Rows:
-    """The rows of all tensors except the bias of the head, whose shape is (V,) here and (1, V) there."""
+    """Return the table rows for all tensors except the bias of the head: it is (V,) here and (1, V) in Marian."""
     return {
         **EMBEDDINGS[config.share],
         **block_rows("encoder.blocks.", "model.encoder.layers.", config.n_encoder_layers, ENCODER),

@@ -1,4 +1,4 @@
-"""Convert the original GPT to our format and back: names and matrices of GPT-2, but post-norm and no final norm.
+"""Convert the original GPT to our format and back. Its blocks are GPT-2's, but post-norm; it has no final norm.
 
 Surprises: "gelu" in its configuration is the tanh approximation, and d_ff is always 4 · d_model.
 """
@@ -57,7 +57,7 @@ FIXED: dict[str, Any] = {  # the same in every GPT
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
-    """Our configuration from config.json. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration. A setting that we do not support raises an error."""
     ours = our_settings({**DEFAULTS, **theirs}, CONFIG, where)
     implied = {"d_ff": 4 * ours["d_model"], "residual": "post"}
     return GPTConfig.parse(
@@ -68,7 +68,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> GPTConfig:
 def export_config(
     config: GPTConfig, bos: int | None = None, eos: int | None = None, pad: int | None = None
 ) -> dict[str, Any]:
-    """config.json for GPT, if GPT supports this configuration."""
+    """Return GPT's config.json, or raise an error if GPT does not support this configuration."""
     fields = resolved_fields(config)
     require_fields(fields, {**FIXED, **plain_heads(config), "d_ff": 4 * config.d_model}, "GPT")
     return {
@@ -83,7 +83,7 @@ def export_config(
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: GPTConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names. Some files contain a copy of the tied embedding, and masks: both are dropped."""
+    """Convert the tensors to our format. Causal masks and copies of the tied embedding, if present, are dropped."""
     rows, tensors = tensor_rows(config), with_head(theirs, "transformer.", "tokens_embed.weight")
     return to_ours(without_copies(tensors, config), rows, where, conv1d(rows))
 

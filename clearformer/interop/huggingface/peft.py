@@ -3,15 +3,15 @@
     adapter_config.json          rank, alpha, target modules
     adapter_model.safetensors    base_model.model.<their module>.lora_A.weight (R, in), ….lora_B.weight (out, R)
 
-The rows of a converter map their modules to our layers, or to parts of them:
+The rows of a converter (names.py) map Hugging Face modules to our layers, or to parts of them:
 
     ours                        theirs
     encoder.blocks.0.attn.q     model.encoder.layers.0.self_attn.q_proj        rows of the stacked qkv
     encoder.blocks.0.mlp.up     model.encoder.layers.0.fc1
 
-Where the boundaries differ, the change of the weights is still the same. A pair on all of `qkv` becomes three pairs
-with the same A. Several pairs on one of their modules become one pair of the summed rank; all other pairs are then
-padded with zeros to that rank, since a file has only one.
+If only one of the two libraries splits a layer, the update of the weights stays the same. A pair (A, B) on all of `qkv`
+becomes three pairs with the same A. Several pairs on one Hugging Face module become one pair, whose rank is the sum of
+their ranks; all other pairs are then padded with zeros to that rank, since a file has only one rank.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,11 +35,11 @@ HARMLESS = {  # settings that are read here, or that do not affect the output of
     "init_lora_weights", "layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core",
     "peft_type", "peft_version", "qalora_group_size", "r", "revision", "target_modules", "task_type", "use_rslora",
 }  # fmt: skip
-INITS = (None, True, False, "gaussian", "orthogonal", "eva")  # of A and B; others change the base weights too
+INITS = (None, True, False, "gaussian", "orthogonal", "eva")  # of A and B; others also change the base weights
 
 
 def import_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "default") -> LoraConfig:
-    """Add the adapter in `folder` to a model; `rows` come from the converter of the base."""
+    """Add the adapter in `folder` to a model; `rows` come from the converter of the base model."""
     config = read_config(folder)
     if not (folder / WEIGHTS).exists() and (folder / "adapter_model.bin").exists():
         raise CheckpointError(
@@ -51,7 +51,7 @@ def import_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "defa
     adapted = {key.removeprefix(PREFIX).rpartition(".lora_")[0] or key for key in theirs}
     if unknown := sorted(adapted - set(places_by_module)):
         raise CheckpointError(
-            f"{where} adapts {quoted(unknown)}, which the base does not have",
+            f"{where} adapts {quoted(unknown)}, which the base model lacks",
             "choose the --base that the adapter was trained on",
         )
     expected, weights = {}, {}
@@ -64,7 +64,7 @@ def import_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "defa
     for key, (our_key, shape) in expected.items():
         if theirs[key].shape != shape:
             raise CheckpointError(
-                f"{where} does not fit the model: `{key}` is {tuple(theirs[key].shape)}, not {shape}",
+                f"{where} does not fit the model: `{key}` has the shape {tuple(theirs[key].shape)}, not {shape}",
                 "choose the --base that the adapter was trained on",
             )
         weights[our_key] = theirs[key]
@@ -85,7 +85,7 @@ def import_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "defa
 
 
 def export_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "default", base: str | None = None) -> None:
-    """Write a folder for `PeftModel.from_pretrained`; `base` is the name or path of the base model."""
+    """Write a folder that `PeftModel.from_pretrained` can load; `base` is the name or path of the base model."""
     require(model, name)
     places_by_module, known, pairs = module_places(model, rows), places(model), pairs_of(model, name)
     exported: dict[str, list[tuple[Tensor, Tensor]]] = {}
@@ -94,7 +94,7 @@ def export_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "defa
         theirs = {module: place for module, place in places_by_module.items() if place.layer == layer}
         if not theirs:
             raise CheckpointError(
-                f"the exported base has no module for the adapted layer `{our_name}`",
+                f"the exported base model has no module for the adapted layer `{our_name}`",
                 "train the adapter without this layer in tuning.lora.targets",
             )
         for module, place in theirs.items():
@@ -130,7 +130,7 @@ def export_adapter(folder: Path, model: nn.Module, rows: Rows, name: str = "defa
 
 
 def module_places(model: nn.Module, rows: Rows) -> dict[str, Place]:
-    """The place of each of their modules: one of our layers, or one of the parts stacked in it."""
+    """Return the place of each Hugging Face module in our model: a layer, or one of the parts stacked in a layer."""
     known = places(model)
     by_module: dict[str, Place] = {}
     for our_name, theirs in rows.items():
@@ -145,7 +145,7 @@ def module_places(model: nn.Module, rows: Rows) -> dict[str, Place]:
 
 
 def targeted(config: Mapping[str, Any], modules: Collection[str]) -> set[str]:
-    """The modules in `target_modules`. Empty if that is a pattern, or if some layers are excluded."""
+    """Return the modules that `target_modules` selects; none if it is a pattern or if some layers are excluded."""
     targets = config.get("target_modules")
     if not isinstance(targets, list) or config.get("layers_to_transform") or config.get("exclude_modules"):
         return set()
@@ -153,7 +153,7 @@ def targeted(config: Mapping[str, Any], modules: Collection[str]) -> set[str]:
 
 
 def target_names(adapted: set[str], modules: Collection[str]) -> list[str]:
-    """`target_modules`: the last words of the names, such as q_proj, if they select exactly the adapted modules."""
+    """Return `target_modules`: short names such as q_proj if these select exactly `adapted`, otherwise full names."""
     words = sorted({module.rpartition(".")[2] for module in adapted})
     return words if targeted({"target_modules": words}, modules) == adapted else sorted(adapted)
 
@@ -171,7 +171,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path}: `{key}` = {value!r} is not supported", "only plain LoRA can be imported")
     if (init := config.get("init_lora_weights")) not in INITS:
         raise CheckpointError(
-            f"{path}: `init_lora_weights` = {init!r} changes the base weights too", "convert it to plain LoRA with peft"
+            f"{path}: `init_lora_weights` = {init!r} also changes the base weights",
+            "convert it to plain LoRA with peft",
         )
     for key in ("r", "lora_alpha"):
         if not isinstance(config.get(key), int | float):

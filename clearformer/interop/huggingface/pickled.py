@@ -1,6 +1,7 @@
 """Read weights in the older pickle formats, pytorch_model.bin and .pth. Only the command `import` does this.
 
-torch reads them with `weights_only=True`: tensors are built, and anything else in a file raises an error.
+torch.load reads them with `weights_only=True`, which runs no code: a file with objects other than tensors and plain
+containers raises an error.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from clearformer.interop.huggingface.folder import read_json, read_weights, shar
 
 
 def read_any_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors by name: from safetensors if there are any, otherwise from pytorch_model.bin or all its parts."""
+    """Read all tensors by name: from safetensors if there are any, otherwise from pytorch_model.bin or its shards."""
     if any(folder.glob("model*.safetensors*")) or not any(folder.glob("pytorch_model*.bin*")):
         return read_weights(folder)
     index = folder / "pytorch_model.bin.index.json"
@@ -26,19 +27,19 @@ def read_any_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, at the top level of the file or in its entry `state_dict`."""
+    """Read tensors by name, from the top level of the file or from its entry `state_dict`."""
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "the file is truncated"
         raise CheckpointError(
-            f"{path} cannot be read: {reason}", "download the file again, or a version in safetensors"
+            f"{path} cannot be read: {reason}", "download the file again, or download the safetensors version"
         ) from None
     if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):  # a training checkpoint
         tensors = tensors["state_dict"]
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise CheckpointError(
-            f"{path} contains more than tensors by name",
+            f"{path} contains objects other than named tensors",
             "save only the state_dict of the model: torch.save(model.state_dict(), …)",
         )
     return {name: tensor.contiguous() for name, tensor in tensors.items()}

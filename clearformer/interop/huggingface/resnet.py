@@ -34,7 +34,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> ResNetConfig:
 
 
 def complete(config: ResNetConfig, shapes: Shapes, folder: Path) -> ResNetConfig:
-    """The configuration with the number of classes, from the head, and the image size, from the preprocessor."""
+    """Set the number of classes from the head, and the image size from preprocessor_config.json."""
     return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"), size=read_image(folder, config).size)
 
 
@@ -58,7 +58,7 @@ def export_weights(ours: Mapping[str, Tensor], config: ResNetConfig) -> dict[str
 
 
 def tensor_rows(config: ResNetConfig, prefix: str | None = None) -> Rows:
-    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
+    """Return the table rows for all tensors. Names outside the head start with `prefix`, by default Hugging Face's."""
     if prefix is None:
         prefix = PREFIX if config.n_classes else ""
     body = layer("stem.", "embedder.embedder.")

@@ -1,6 +1,6 @@
-"""Convert RoBERTa (Liu et al. 2019) to our format and back: BERT's encoder, with other names for tensors and head.
+"""Convert RoBERTa (Liu et al. 2019) to our format and back. Its encoder is BERT's; its head has other names.
 
-Surprise: the first position of a text is pad + 1, which is 2 in every published model, and earlier rows of the
+Surprise: positions are numbered from pad_token_id + 1, which is 2 in every published model, so the first rows of the
 position table are never used. Here this is `positions.offset`: a table of 514 rows means `max_length = 512`.
 """
 
@@ -36,26 +36,26 @@ HEADS = {"word_head": "lm_head.", "pooler": "pooler.dense."}
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> BertConfig:
-    """Our configuration from config.json, with all heads. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration, with all heads. A setting that we do not support raises an error."""
     ours = {**import_settings(theirs, where), "next_sentence_head": False}
     if not isinstance(pad := theirs.get("pad_token_id", 1), int):
         raise CheckpointError(
             f"{where}: `pad_token_id` is {pad}, not an integer",
-            "set it, usually to 1; positions start at pad_token_id + 1",
+            "set it to the id of the padding token, usually 1; positions start at pad_token_id + 1",
         )
     config = BertConfig.parse({**ours, **FIXED, "positions": {"kind": "learned", "offset": pad + 1}}, where)
     return config.parse({**config.model_dump(), "max_length": config.max_length - pad - 1}, where)
 
 
 def complete(config: BertConfig, shapes: Shapes, folder: Path) -> BertConfig:
-    """The configuration with only the heads that have tensors in the file."""
+    """Remove from the configuration all heads without tensors in the weight files."""
     config = config.changed(**present_parts(HEADS, shapes))
     check_head(config, str(folder / "config.json"))
     return config
 
 
 def export_config(config: BertConfig) -> dict[str, Any]:
-    """config.json for RoBERTa, if RoBERTa supports this configuration. Its padding token is `positions.offset` − 1."""
+    """Return RoBERTa's config.json. Unsupported settings raise an error. The padding id is `positions.offset` − 1."""
     offset = config.positions.offset
     fixed = {**FIXED, "positions": {"kind": "learned", "offset": max(offset, 1)}, "next_sentence_head": False}
     check_head(config, "RoBERTa")
@@ -69,14 +69,14 @@ def export_config(config: BertConfig) -> dict[str, Any]:
 
 
 def check_head(config: BertConfig, where: str) -> None:
-    """RoBERTa's word head always uses GELU; ours uses the activation of the blocks, which must therefore be GELU."""
+    """Check that a model with a word head uses GELU, as RoBERTa's head does; our head uses the blocks' activation."""
     if config.word_head and config.activation != "gelu":
-        hint = "with a word head, only models with the activation gelu can be converted"
-        raise CheckpointError(f"{where}: the model has a word head and the activation {config.activation}", hint)
+        hint = "a model with a word head can be converted only if its activation is gelu"
+        raise CheckpointError(f"{where}: the model has a word head, but its activation is {config.activation}", hint)
 
 
 def import_weights(theirs: Mapping[str, Tensor], config: BertConfig, where: str) -> dict[str, Tensor]:
-    """The tensors under our names. Copies of tied tensors are dropped."""
+    """Convert the tensors to our format, and drop copies of tied tensors."""
     prefix = prefix_in(theirs, PREFIX)
     tensors = {name: tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
     tensors = without_copies(tensors, {**COPIES, TIED: f"{prefix}{TABLE}"}, where)
@@ -88,7 +88,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
+    """Return the table rows for all tensors. Names outside the head start with `prefix`, by default Hugging Face's."""
     if prefix is None:
         prefix = PREFIX if config.word_head else ""
     return {**encoder_rows(config, prefix), **(WORD_HEAD if config.word_head else {})}

@@ -1,9 +1,9 @@
-"""Conversion of settings between their config.json and our configuration, as interop/names.py does for tensors.
+"""Convert settings between Hugging Face's config.json and our configuration, as interop/names.py does for tensors.
 
-    theirs           ours
+    config.json      ours
     n_embd           d_model
     resid_pdrop      dropout
-    embd_pdrop       dropout         two of theirs may map to one of ours, if they are equal
+    embd_pdrop       dropout         two settings may map to one of ours, if they are equal
 
 A setting without an equivalent raises an error, except for dropout, which does not affect a trained model.
 """
@@ -18,7 +18,7 @@ NORM_EPS = {"layer": 1e-5, "rms": 1e-6}  # defaults
 
 
 def our_settings(theirs: Mapping[str, Any], table: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The settings in config.json under our names."""
+    """Rename the settings of config.json by `table`, which maps Hugging Face's names to ours."""
     ours: dict[str, Any] = {}
     for name, field in table.items():
         if theirs.get(name) is None:
@@ -33,24 +33,26 @@ def our_settings(theirs: Mapping[str, Any], table: Mapping[str, str], where: str
 
 
 def import_activation(name: str, names: Mapping[str, str], where: str) -> str:
-    """Our name of an activation, from theirs."""
+    """Translate Hugging Face's name of an activation to ours."""
     if name not in names:
-        raise CheckpointError(f"{where}: unsupported activation `{name}`", f"supported: {', '.join(names)}")
+        raise CheckpointError(f"{where}: unsupported activation `{name}`", f"the supported ones are {', '.join(names)}")
     return names[name]
 
 
 def export_activation(name: str, names: Mapping[str, str], family: str) -> str:
-    """Their name of an activation, from ours; the first if there are several."""
+    """Translate our name of an activation to Hugging Face's, to the first one if there are several."""
     their_names: dict[str, str] = {}
     for their_name, our_name in names.items():
         their_names.setdefault(our_name, their_name)
     if name not in their_names:
-        raise CheckpointError(f"{family} does not support activation = {name}", f"supported: {', '.join(their_names)}")
+        raise CheckpointError(
+            f"{family} does not support activation = {name}", f"the supported ones are {', '.join(their_names)}"
+        )
     return their_names[name]
 
 
 def require_settings(theirs: Mapping[str, Any], switches: Mapping[str, Any], where: str) -> None:
-    """Raise an error if a setting of theirs has another value than our models imply; an absent setting is fine."""
+    """Raise an error if config.json contradicts one of `switches`, the values that our models imply."""
     for name, value in switches.items():
         if theirs.get(name, value) != value:
             raise CheckpointError(
@@ -60,7 +62,7 @@ def require_settings(theirs: Mapping[str, Any], switches: Mapping[str, Any], whe
 
 
 def require_fields(fields: Mapping[str, Any], fixed: Mapping[str, Any], family: str) -> None:
-    """Raise an error if a field of ours has another value than the model family implies."""
+    """Raise an error if our configuration contradicts one of `fixed`, the values that the model family implies."""
     for name, value in fixed.items():
         actual = {key: fields[name][key] for key in value} if isinstance(value, dict) else fields[name]
         if actual != value:
@@ -70,7 +72,7 @@ def require_fields(fields: Mapping[str, Any], fixed: Mapping[str, Any], family: 
 
 
 def resolved_fields(config: StackConfig) -> dict[str, Any]:
-    """All fields of our configuration, with defaults that depend on other fields filled in."""
+    """Return all fields of our configuration. Defaults that depend on other fields are filled in."""
     return {
         **config.model_dump(),
         "final_norm": config.has_final_norm,
@@ -82,6 +84,6 @@ def resolved_fields(config: StackConfig) -> dict[str, Any]:
 
 
 def plain_heads(config: StackConfig) -> dict[str, Any]:
-    """The attention fields that a model family implies if it has only a setting for the number of heads."""
+    """Return our attention fields for a model family whose only attention setting is the number of heads."""
     width = config.d_model // config.n_heads
     return {"n_kv_heads": config.n_heads, "d_head": width, "attention_scale": width**-0.5}

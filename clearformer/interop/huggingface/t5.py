@@ -3,7 +3,7 @@
 Surprises: the relative position biases are stored in the first block of each stack, and all blocks use them; source and
 target have one vocabulary; decoding starts with the padding token, which is therefore the `first` token of a search.
 The tensors show whether the head is tied to the embeddings; `scale_decoder_outputs` or, in older files,
-`tie_word_embeddings` says whether the head divides by √D.
+`tie_word_embeddings` says whether hidden vectors are divided by √D before the head.
 """
 
 from collections.abc import Mapping
@@ -78,14 +78,14 @@ GATED: Table = {**PLAIN, "mlp.up.": ("DenseReluDense.wi_0.", "DenseReluDense.wi_
 
 
 def read_model_config(folder: Path) -> T5Config:
-    """Our configuration of a T5 that `save_pretrained` wrote; only embeddings that may be copies are read."""
+    """Return our configuration of a saved T5. The only tensors read are embeddings, to see whether they are tied."""
     config, shapes = read_settings(folder), read_shapes(folder)
     table = next((name for name in (SHARED, *COPIES) if name in shapes), HEAD)
     return with_tables(config, has_head=HEAD in shapes and not is_copy(folder, HEAD, table))
 
 
 def import_folder(folder: Path, read: Reader = read_weights) -> tuple[T5Config, dict[str, Tensor]]:
-    """The configuration and weights of a T5 that `save_pretrained` wrote, both in our format."""
+    """Import the configuration and weights of a T5 saved by `save_pretrained`, both in our format."""
     config, weights = read_settings(folder), tables_once(read(folder), str(folder))
     config = with_tables(config, has_head=HEAD in weights)
     return config, import_weights(weights, config, str(folder))
@@ -96,12 +96,12 @@ def read_settings(folder: Path) -> T5Config:
 
 
 def with_tables(config: T5Config, has_head: bool) -> T5Config:
-    """The configuration with one embedding for source and target, tied to the head unless it has its own matrix."""
+    """Tie the source and target embeddings in the configuration, and the head too unless it has its own matrix."""
     return config.changed(share="embeddings" if has_head else "all")
 
 
 def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
-    """Our configuration from config.json, with a tied head. A setting without an equivalent here raises an error."""
+    """Convert config.json to our configuration, with a tied head. A setting that we do not support raises an error."""
     defaults = {"num_decoder_layers": theirs.get("num_layers"), "n_positions": 512, "feed_forward_proj": "relu"}
     defaults |= {
         "relative_attention_num_buckets": 32,
@@ -127,12 +127,14 @@ def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
 
 
 def export_config(config: T5Config, pad: int, eos: int, first: int | None = None) -> dict[str, Any]:
-    """config.json for T5, if T5 supports this configuration; decoding starts with `first`, default `pad`."""
+    """Return T5's config.json. Unsupported settings raise an error. Decoding starts with `first`, by default `pad`."""
     rate, fields = config.dropout, resolved_fields(config)
     one_rate = {"attention_dropout": rate, "activation_dropout": rate}
     require_fields(fields, {**FIXED, **one_rate, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
     if not config.shares_embeddings:
-        raise CheckpointError(f"T5 does not support share = {config.share}", "supported: embeddings, all")
+        raise CheckpointError(
+            f"T5 does not support share = {config.share}", "only models with share = embeddings or all can be exported"
+        )
     return {
         "model_type": "t5",
         "architectures": ["T5ForConditionalGeneration"],
@@ -141,7 +143,7 @@ def export_config(config: T5Config, pad: int, eos: int, first: int | None = None
         **{name: getattr(config.positions, field) for field, name in POSITIONS.items()},
         "feed_forward_proj": export_activation(config.activation, ACTIVATIONS, "T5"),
         "scale_decoder_outputs": config.scale_head,
-        "tie_word_embeddings": config.scale_head,  # older versions have one setting for both
+        "tie_word_embeddings": config.scale_head,  # older versions of transformers have one setting for both
         "pad_token_id": pad,
         "eos_token_id": eos,
         "decoder_start_token_id": pad if first is None else first,
@@ -149,7 +151,7 @@ def export_config(config: T5Config, pad: int, eos: int, first: int | None = None
 
 
 def tables_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The tied embedding under one name only; the matrix of the head stays if it differs."""
+    """Keep the tied embedding under one name only, and the matrix of the head only if it differs."""
     tensors = without_copies({name: tensor for name, tensor in theirs.items() if name != UNUSED}, COPIES, where)
     is_tied = HEAD in tensors and torch.equal(tensors[HEAD], tensors.get(SHARED, tensors[HEAD]))
     return without_copies(tensors, {HEAD: SHARED}, where) if is_tied else tensors

@@ -1,7 +1,7 @@
 """Convert ViT (ViTForImageClassification, ViTModel) to our format and back.
 
-Surprise: a ViTModel has no head, and its names lack the prefix `vit.`; it becomes a model with n_classes = 0. Its
-pooler, used only in pretraining, is dropped.
+Surprise: a ViTModel has no head, and its tensor names lack the prefix `vit.`. It becomes a model with n_classes = 0.
+Its pooler, used only in pretraining, is dropped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def import_config(theirs: Mapping[str, Any], where: str) -> ViTConfig:
 
 
 def complete(config: ViTConfig, shapes: Shapes, folder: Path) -> ViTConfig:
-    """The configuration with the number of classes, which is the number of rows of the head."""
+    """Set the number of classes in the configuration to the number of rows of the head."""
     return config.changed(n_classes=count_classes(shapes, f"{HEAD}weight"))
 
 
@@ -99,7 +99,7 @@ def export_weights(ours: Mapping[str, Tensor], config: ViTConfig) -> dict[str, T
 
 
 def tensor_rows(config: ViTConfig, prefix: str | None = None) -> Rows:
-    """The rows of all tensors. `prefix` precedes all names but those of the head; default: as in `save_pretrained`."""
+    """Return the table rows for all tensors. Names outside the head start with `prefix`, by default Hugging Face's."""
     if prefix is None:
         prefix = PREFIX if config.n_classes else ""
     body: Rows = {

@@ -1,10 +1,10 @@
 """Write a tokenizer for Hugging Face's AutoTokenizer.
 
-    tokenizer.json           splitting into tokens, and special tokens around a text
-    tokenizer_config.json    the token of each role
+    tokenizer.json           how text is split into tokens, and which special tokens are added
+    tokenizer_config.json    the special token for each role: BOS, EOS, padding …
 
-Our tokenizers leave special tokens around a text to the model, so they are added to the exported file: EOS after a
-source text, BOS and EOS around a text for BERT, none around a prompt.
+In Clearformer, the model adds special tokens to a text. The exported tokenizer adds them instead: EOS after a source
+text, BOS and EOS around a text for BERT, none around a prompt.
 """
 
 import json
@@ -32,7 +32,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, config: Any, is_pair: bo
 
 
 def special_token_template(tokenizer: Tokenizer, before: str, after: str) -> dict[str, Any]:
-    """The post-processor that adds the token `after` to every text, and `before` in front of the first if not empty."""
+    """Build the post-processor that appends `after` to every text and prepends `before`, if any, to the first text."""
 
     def text(name: str, kind: int) -> list[dict[str, Any]]:
         return [{"Sequence": {"id": name, "type_id": kind}}, {"SpecialToken": {"id": after, "type_id": kind}}]

@@ -1,4 +1,4 @@
-"""Convert AlexNet to torchvision's and back: `features`, which also numbers ReLUs and pools, then `classifier`."""
+"""Convert torchvision's AlexNet to our format and back. Its indices in `features` also count ReLUs and pooling."""
 
 from collections.abc import Mapping
 from math import isqrt

@@ -1,7 +1,8 @@
-"""Convert torchvision's AlexNet, VGG, GoogLeNet, ResNet and ViT to our format and back, one module each.
+"""Convert torchvision's AlexNet, VGG, GoogLeNet, ResNet and ViT to our format and back, each in its own module.
 
 These weights come without a configuration: the names and shapes of the tensors show the architecture and its sizes.
-Files from other sources may have the prefix `module.`, a head called `linear`, and no `num_batches_tracked`.
+In files from other sources, names may start with `module.`, the head may be called `linear`, and the tensors
+`num_batches_tracked` may be missing.
 """
 
 import re
@@ -29,7 +30,7 @@ OLD_NAMES = {"linear.": "fc.", "mlp.linear_1.": "mlp.0.", "mlp.linear_2.": "mlp.
 
 
 def import_weights(theirs: Mapping[str, Tensor], where: str) -> tuple[Any, dict[str, Tensor]]:
-    """The configuration, inferred from the tensors, and the tensors under our names."""
+    """Return our configuration, inferred from the tensors, and the tensors under our names."""
     theirs = {modern_name(name): tensor for name, tensor in theirs.items()}
     config = recognise({name: tensor.shape for name, tensor in theirs.items()}, where)
     rows = tensor_rows(config)
@@ -38,11 +39,11 @@ def import_weights(theirs: Mapping[str, Tensor], where: str) -> tuple[Any, dict[
 
 
 def export_weights(ours: Mapping[str, Tensor], config: Any) -> dict[str, Tensor]:
-    """The tensors for `load_state_dict` of torchvision's network."""
+    """Convert our tensors to the state dict of torchvision's network."""
     if config.kind not in CONVERTERS:
         raise CheckpointError(
-            f"models of the architecture `{config.kind}` cannot be exported to torchvision",
-            f"supported: {listed(CONVERTERS)}",
+            f"a model of architecture `{config.kind}` cannot be exported to torchvision",
+            f"the architectures that can be exported are {listed(CONVERTERS)}",
         )
     require_fields(config.model_dump(), CONVERTERS[config.kind].FIXED, f"torchvision's {config.kind}")
     return to_theirs(ours, tensor_rows(config), "the model")
@@ -56,17 +57,17 @@ def modern_name(name: str) -> str:
 
 
 def recognise(shapes: Mapping[str, torch.Size], where: str) -> Config:
-    """The configuration of the network with tensors of these names and shapes."""
+    """Infer the configuration of a network from the names and shapes of its tensors."""
     try:
         return next(module.read(shapes) for module in CONVERTERS.values() if module.matches(shapes))
     except (StopIteration, KeyError, IndexError, ValueError):  # no match, or an incomplete one
         raise CheckpointError(
             f"{where} does not contain the weights of a supported network",
-            "supported: torchvision's AlexNet, VGG, GoogLeNet, ResNet and ViT",
+            "the supported networks are torchvision's AlexNet, VGG, GoogLeNet, ResNet and ViT",
         ) from None
 
 
 def tensor_rows(config: Any) -> Rows:
-    """The rows of all tensors."""
+    """Return the table rows for all tensors of a network with this configuration."""
     rows: Rows = CONVERTERS[config.kind].tensor_rows(config)
     return rows

@@ -1,4 +1,4 @@
-"""Convert GoogLeNet to torchvision's and back, with or without the auxiliary classifiers."""
+"""Convert torchvision's GoogLeNet to our format and back, with or without the auxiliary classifiers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Convert ResNet to torchvision's and back, including ResNets for 32×32 images whose files use the same names."""
+"""Convert torchvision's ResNet, and ResNets for 32×32 images with the same tensor names, to our format and back."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def matches(shapes: Mapping[str, torch.Size]) -> bool:
 
 
 def read(shapes: Mapping[str, torch.Size]) -> ResNetConfig:
-    """The configuration. Depths are counted from the names; without `downsample`, shortcuts are padded (option A)."""
+    """Infer the configuration. Names show the depths; shortcuts without `downsample` are zero-padded (option A)."""
     blocks = {(int(m[1]), int(m[2])) for m in (re.match(r"layer(\d+)\.(\d+)\.", name) for name in shapes) if m}
     stages = sorted({stage for stage, _ in blocks})
     block: BlockKind = "bottleneck" if "layer1.0.conv3.weight" in shapes else "basic"

@@ -1,4 +1,4 @@
-"""Convert VGG to torchvision's and back: `features`, which also numbers norms, ReLUs and pools, then `classifier`."""
+"""Convert torchvision's VGG to our format and back. Its indices in `features` also count norms, ReLUs and pooling."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -19,7 +19,7 @@ def matches(shapes: Mapping[str, torch.Size]) -> bool:
 
 
 def read(shapes: Mapping[str, torch.Size]) -> VGGConfig:
-    """The configuration. A gap in the numbering of the convolutions is a pool, which ends a stage."""
+    """Infer the configuration. A gap in the numbering of the convolutions is a pooling layer, which ends a stage."""
     convs = sorted(int(name.split(".")[1]) for name, shape in shapes.items() if len(shape) == 4)
     batch_norm = "features.1.running_mean" in shapes
     ends = [i for i, j in pairwise(convs) if j - i > modules_per_conv(batch_norm)] + convs[-1:]
@@ -38,7 +38,7 @@ def read(shapes: Mapping[str, torch.Size]) -> VGGConfig:
 
 
 def modules_per_conv(batch_norm: bool) -> int:
-    """Entries of `features` per convolution: itself, its norm if any, and its ReLU."""
+    """Return how many entries of `features` belong to a convolution: itself, its norm if any, and its ReLU."""
     return 3 if batch_norm else 2
 
 

@@ -1,4 +1,4 @@
-"""Convert ViT to torchvision's and back. Tensors do not show the number of heads: it follows from the width."""
+"""Convert torchvision's ViT to our format and back. No tensor shows the number of heads; the width determines it."""
 
 from collections.abc import Mapping
 from math import isqrt

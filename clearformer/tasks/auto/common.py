@@ -1,4 +1,4 @@
-"""Shared by all types of data: refusals, the printed summary, and the settings for fine-tuning."""
+"""The part of zero configuration common to all types of data: checks, the printed summary, and fine-tuning settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ MICRO_BATCH = {True: 8192, False: 4096}  # tokens per side, on CUDA and elsewher
 
 
 def refuse_other_models(model: Mapping[str, Any], task: str, hint: str) -> None:
-    """Refuse a model for another task. Unknown names are refused later, when the recipe is validated."""
+    """Refuse a model that belongs to another task. Unknown names are refused later, when the recipe is validated."""
     sizes = presets().get(preset_name(str(model.get("preset"))), {})
     kind = str(model.get("kind", sizes.get("kind")))
     if kind in MODELS.names() and (other := model_task(kind)) != task:
@@ -41,13 +41,13 @@ def in_epochs(epochs: float) -> str:
 
 
 def tuning_tables(start: Path, old: Tables, method: Method) -> dict[str, Any]:
-    """[tuning], and the [origin] of an imported base."""
+    """Return the [tuning] table and, if the base model was imported, its [origin] table."""
     tuning = {"method": method, "base": str(start.resolve())}
     return {"tuning": tuning} | ({} if old.origin is None else {"origin": old.tables()["origin"]})
 
 
 def tunable_outline(recipe: Tables) -> nn.Module:
-    """The network without weights. A method that it does not support is refused here, before any data is read."""
+    """Build the network without weights. An unsupported fine-tuning method is refused here, before data is read."""
     network = outline(recipe.model)
     if recipe.tuning is not None:
         refuse_method(network, recipe.tuning)
@@ -55,7 +55,7 @@ def tunable_outline(recipe: Tables) -> nn.Module:
 
 
 def finetuning_tables(lr: float, tokens: int, steps: int, n: int, request: Request) -> dict[str, Any]:
-    """[optim], [schedule] and [train] for fine-tuning, with min(n, 15) validations."""
+    """Return the [optim], [schedule] and [train] tables for fine-tuning, with min(n, 15) validations."""
     return {
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.999], "weight_decay": 0.01},
         "schedule": {"kind": "linear", "warmup": request.steps(steps) // 10},

@@ -1,8 +1,8 @@
 """Zero configuration for images. The choices depend on the number of images and their size.
 
-    from scratch    a residual network that grows with the data; random crop by an eighth, horizontal flip if in colour
+    from scratch    a residual network, larger for more images; random crop, and horizontal flip for colour images
     autoencoder     no augmentation; Adam
-    fine-tuning     size, mean and standard deviation of the pixels from the model; a learning rate for the method
+    fine-tuning     image size, mean and standard deviation of the base model; a learning rate that suits the method
 
 All use early stopping.
 """
@@ -35,7 +35,7 @@ from clearformer.wording import count, listed
 
 
 class Row(NamedTuple):
-    """Network and training for at most `most` images."""
+    """The network and the training settings for at most `most` images."""
 
     most: float
     depths: list[int]
@@ -52,13 +52,13 @@ NETWORKS = [
     Row(20_000, [3, 3, 3], 64, 128, 30),
     Row(float("inf"), [2, 2, 2, 2], 512, 256, 20),
 ]
-# replaces the last row without a GPU, where its network would take days
+# replaces the last row if there is no GPU: its network would take days to train
 PATIENT = Row(float("inf"), [3, 3, 3], 64, 128, 8)
 LARGEST = {"cuda": 224}  # maximum size in pixels per side; SMALL without a GPU
 SMALL = 64  # pixels per side up to which the first convolution does not reduce the size
 ENLARGED = (32, 64, 128, 224)  # pixels per side, for networks that need larger images
 SAMPLED = 100  # images that are inspected for size and colours
-# for an architecture without a size: maximum pixels per side, and the preset
+# the presets of an architecture given without a size, each with its maximum number of pixels per side
 PRESETS: dict[str | None, list[tuple[float, str]]] = {
     "vit": [(28, "vit-small-28"), (32, "vit-small-32"), (float("inf"), "vit-ti-16")],
     "vgg": [(SMALL, "vgg11-small"), (float("inf"), "vgg11-bn")],
@@ -74,7 +74,7 @@ class ImageSurvey(NamedTuple):
 
 
 def plan_images(request: Request) -> Plan:
-    """The recipe for a classifier or an autoencoder from scratch."""
+    """Choose a recipe to train a classifier or an autoencoder from scratch."""
     named = {model_key(request.model): request.model} if request.model else {"kind": "resnet"}
     draft = request.recipe({"data": request.data, "model": named})
     if (task := model_task(draft.model.kind)) not in ("image-classification", "reconstruction"):
@@ -105,7 +105,7 @@ def plan_images(request: Request) -> Plan:
 def sized(
     request: Request, draft: Tables, named: dict[str, Any], survey: ImageSurvey, row: Row, size: int
 ) -> dict[str, Any]:
-    """[data], [image], [model] and [objective] for images of this size."""
+    """Return the [data], [image], [model] and [objective] tables for images of this size."""
     kind, channels = draft.model.kind, 1 if survey.is_grey else 3
     table: dict[str, Any] = {"data": request.data}
     model: dict[str, Any] = dict(named)
@@ -140,7 +140,7 @@ def announce(recipe: Tables, survey: ImageSurvey, n_parameters: int, request: Re
     )
 
 
-# maximum number of images: epochs by method
+# columns: maximum number of images, and the number of epochs for each method
 EPOCHS: list[tuple[float, dict[str, int]]] = [
     (2_000, {"full": 20, "lora": 20, "head": 20}),
     (20_000, {"full": 10, "lora": 10, "head": 10}),
@@ -150,7 +150,7 @@ ROWS = 64  # images per step
 
 
 def plan_finetune_images(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe to fine-tune an image classifier on other images."""
+    """Choose a recipe to fine-tune an image classifier on other images."""
     method = request.method
     if (task := model_task(old.model.kind)) != "image-classification" or old.image is None:
         raise ConfigError(f"{start} is a model for {task}", "start from an image classifier")
@@ -185,9 +185,9 @@ def plan_finetune_images(request: Request, start: Path, old: Tables) -> Plan:
 
 
 def fitting_size(recipe: Tables, side: int) -> int:
-    """The size in the preset of the model if it has one, otherwise the smallest valid size from `side` up.
+    """Return the image size set by the model's preset, or else the smallest valid size that is at least `side`.
 
-    Some networks halve an image many times and need a larger one.
+    Networks that halve the size of an image many times need larger images.
     """
     if "size" in recipe.model.model_fields_set:
         return int(recipe.model.size)
@@ -201,7 +201,7 @@ def fitting_size(recipe: Tables, side: int) -> int:
 
 
 def survey_images(recipe: Tables) -> ImageSurvey:
-    """Count the training images, and estimate their size and colours from some readable ones."""
+    """Count the training images, and estimate their size and colours from a sample of them."""
     source = recipe.data.source("train")
     n, images = some_images(source, SAMPLED)
     side = int(median(min(image.size) for image in images))
@@ -209,19 +209,19 @@ def survey_images(recipe: Tables) -> ImageSurvey:
 
 
 def is_grey(mode: str) -> bool:
-    """`mode` is Pillow's name for a pixel format; 1, L, LA and I;16 are greyscale."""
+    """Whether an image is greyscale. `mode` is its mode in Pillow; 1, L, LA and I;16 are greyscale."""
     return mode[0] in "1LIF"
 
 
 def width_of(network: Any) -> int:
-    """The number of features that the head reads."""
+    """Return the number of features that the classification head reads."""
     config = network.config
     with torch.device("meta"):
         return int(network.hidden(ImageBatch.blank(2, config.size, config.channels)).size(-1))
 
 
 def optimizer_for(network: nn.Module, n_rows: int) -> dict[str, Any]:
-    """SGD with a high learning rate for networks with batch norm, a tenth of it without; Adam for Transformers."""
+    """Choose AdamW for Transformers and SGD for other networks, with a lower learning rate without batch norm."""
     if any(isinstance(module, nn.LayerNorm) for module in network.modules()):
         return {"kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.98], "weight_decay": 0.05}
     peak = 0.1 if any(isinstance(module, _BatchNorm) for module in network.modules()) else 0.01

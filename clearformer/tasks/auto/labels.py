@@ -1,7 +1,7 @@
 """Zero configuration for labelled texts.
 
-    from scratch    a small encoder with much dropout: a few thousand texts are little to learn words from
-    fine-tuning     a learning rate for the method, fewer epochs for more texts, and tokens for about 32 texts per step
+    from scratch    a small encoder with high dropout, since a few thousand texts are too few for a large one
+    fine-tuning     a learning rate that suits the method, fewer epochs for more texts, and about 32 texts per step
 
 Both use early stopping.
 """
@@ -26,19 +26,19 @@ from clearformer.training.loop import rounds
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# maximum number of examples: layers, heads, width, dropout, vocabulary, tokens per step, epochs, peak learning rate
+# columns: maximum number of examples, layers, heads, width, dropout, vocabulary, tokens per step, epochs, learning rate
 CLASSIFIERS: list[tuple[float, int, int, int, float, int, int, int, float]] = [
     (2_000, 1, 4, 64, 0.3, 2_000, 1024, 40, 2e-3),
     (50_000, 2, 4, 128, 0.3, 8_000, 2048, 20, 1e-3),
     (1_000_000, 4, 8, 256, 0.2, 16_000, 8192, 8, 5e-4),
     (float("inf"), 6, 8, 512, 0.1, 32_000, 16384, 3, 3e-4),
 ]
-OBJECTIVES = {False: "classification", True: "token-classification"}  # by whether words are labelled
-MAX_LENGTH = 256  # of a classifier from scratch, in tokens
+OBJECTIVES = {False: "classification", True: "token-classification"}  # the key says whether words are labelled
+MAX_LENGTH = 256  # maximum length of a classifier trained from scratch, in tokens
 
 
 def plan_labels(request: Request) -> Plan:
-    """The recipe for a classifier from scratch."""
+    """Choose a recipe to train a classifier from scratch."""
     by_word, model = is_tagged(request.sources["train"]["path"]), request.model
     table: dict[str, Any] = {"data": request.data, "objective": {"kind": OBJECTIVES[by_word]}}
     named = {model_key(model): model} if model else {"kind": "bert"}
@@ -51,7 +51,7 @@ def plan_labels(request: Request) -> Plan:
     base = {**named, "dropout": dropout, **(sizes if model in (None, "bert") else {})}
     pooling = pooling_for(draft.model.base.kind, by_word)
     table |= {
-        # Case helps to classify words, but hardly to classify texts.
+        # Case is useful for classifying words, but hardly for classifying texts.
         "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": not by_word, "strict": False},
         "model": {"kind": "classifier", "base": base, "pooling": pooling, "dropout": dropout},
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
@@ -79,7 +79,7 @@ def describe_texts(n: int, n_chars: int) -> str:
     return f"{count(n, 'labelled text')}, {count(round(n_chars / n), 'character')} each on average"
 
 
-# maximum number of examples: epochs by method
+# columns: maximum number of examples, and the number of epochs for each method
 EPOCHS: list[tuple[float, dict[str, int]]] = [
     (2_000, {"full": 8, "lora": 15, "prefix": 20, "head": 20}),
     (20_000, {"full": 4, "lora": 6, "prefix": 8, "head": 8}),
@@ -89,7 +89,7 @@ ROWS = 32  # texts per step
 
 
 def plan_finetune_labels(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe for a classifier on a trained model, with one of the four methods of tuning/methods.py."""
+    """Choose a recipe to fine-tune a model as a classifier, with one of the four methods in tuning/methods.py."""
     config, method = old.model.base if old.model.kind == "classifier" else old.model, request.method
     if (task := model_task(config.kind)) not in ("masked-lm", "causal-lm"):
         raise ConfigError(
@@ -128,21 +128,19 @@ def plan_finetune_labels(request: Request, start: Path, old: Tables) -> Plan:
 
 
 def survey_labels(recipe: Tables) -> tuple[int, int]:
-    """The number of training texts, and of their characters, including both texts of a pair."""
+    """Return the number of training examples and of their characters. A pair of texts is one example."""
     examples = recipe.data.read("train", recipe.train.seed)
     if not examples:
-        raise ConfigError(
-            "no texts are left to train on", "add texts, or set data.held_out and data.held_out_test lower"
-        )
+        raise ConfigError("no texts are left to train on", "add texts, or lower data.held_out and data.held_out_test")
     return len(examples), sum(len(text) for example in examples for text in example.texts)
 
 
 def pooling_for(kind: str, by_word: bool) -> str:
-    """The pooling set by the class of the model, otherwise the usual one; "none" for labelled words."""
+    """Return "none" for labelled words; otherwise the pooling set by the model class, or the default of its task."""
     usual = "last" if model_task(kind) == "causal-lm" else "mean"
     return "none" if by_word else str(getattr(model_class(kind), "pooling", usual))
 
 
 def mean_tokens(n: int, n_chars: int) -> float:
-    """Mean number of tokens per text, special tokens included, at about four characters per token."""
+    """Estimate the mean number of tokens per text, including special tokens, at four characters per token."""
     return n_chars / n / 4 + 3

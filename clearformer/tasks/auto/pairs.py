@@ -1,9 +1,9 @@
 """Zero configuration for sentence pairs.
 
     vocabulary   grows with the corpus, so that each token occurs often enough to be learnt
-    model        small with much dropout for small corpora, large with little dropout for large ones
+    model        small with high dropout for small corpora, large with low dropout for large corpora
     batch        more tokens per step for larger corpora
-    length       fewer epochs for larger corpora, with early stopping
+    epochs       fewer for larger corpora, with early stopping
 
 The choices depend only on the number of pairs and their mean length, not on the languages.
 """
@@ -29,7 +29,7 @@ from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# maximum number of pairs: preset, vocabulary, dropout, tokens per side and step, epochs, peak learning rate
+# columns: maximum number of pairs, preset, vocabulary, dropout, tokens per side and step, epochs, peak learning rate
 SIZES: list[tuple[float, str, int, float, int, int, float]] = [
     (2_000, "transformer-tiny", 1_000, 0.3, 1024, 150, 2e-3),
     (10_000, "transformer-tiny", 4_000, 0.3, 2048, 100, 3e-3),
@@ -44,7 +44,7 @@ WIDTHS = {"transformer-tiny": (256, 256), "transformer-small": (512, 256), "tran
 
 
 def plan_pairs(request: Request) -> Plan:
-    """The recipe for a translator from scratch."""
+    """Choose a recipe to train a translator from scratch."""
     table: dict[str, Any] = {"data": request.data}
     model = request.model
     # A plain transformer is given a size below.
@@ -71,7 +71,7 @@ def plan_pairs(request: Request) -> Plan:
 def sized(
     survey: PairSurvey, request: Request, draft: Tables, named: dict[str, Any] | None, has_two: bool, is_strict: bool
 ) -> dict[str, Any]:
-    """The tables that depend on the size of the corpus. `named` is the model chosen by the user, if any."""
+    """Return the tables that depend on the size of the corpus. `named` is the model chosen by the user, if any."""
     _, size, vocab, dropout, tokens, epochs, lr = next(row for row in SIZES if survey.n_pairs <= row[0])
     steps = int(max(2000, round(epochs * survey.n_pairs * mean_tokens(survey) / (0.9 * tokens), -2)))
     interval = int(max(50, min(1000, round(steps / 40, -1))))
@@ -82,7 +82,7 @@ def sized(
         fits |= dict(zip(("d_model", "d_embedding"), WIDTHS[size]))
         lr = 1e-3
     return {
-        # A size set by the user must be reached; a size chosen here may come out smaller.
+        # A vocabulary size set by the user must be reached; with a size chosen here, the vocabulary may be smaller.
         "text": {"kind": "bpe", "vocab_size": vocab, "strict": is_strict},
         "model": {**fits, **({"preset": size} if named is None else named)},
         "optim": {"lr": lr},
@@ -100,7 +100,7 @@ def sized(
 
 
 def mean_tokens(survey: PairSurvey) -> float:
-    """Mean number of tokens per target, at about four characters per token."""
+    """Estimate the mean number of tokens per target, at four characters per token."""
     return max(4.0, survey.mean_chars / 4)
 
 
@@ -122,7 +122,7 @@ def describe_pairs(survey: PairSurvey) -> str:
 
 
 def plan_finetune_pairs(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe of a trained model, with new data, a lower learning rate and a suitable number of steps."""
+    """Adapt the recipe of a trained model to new data, with a lower learning rate and a suitable number of steps."""
     if (task := model_task(old.model.kind)) != "translation":
         raise ConfigError(
             f"{start} is a model for {task}, not for translation",

@@ -2,8 +2,8 @@
 
 vocabulary   whole words if there are few and each occurs often, as with spoken digits; otherwise characters
 rate         the most frequent sample rate, at most 16 kHz
-batch        frames for several of the longest recordings
-length       fewer epochs for more recordings, with early stopping
+batch        enough frames for two of the longest recordings
+epochs       fewer for more recordings, with early stopping
 """
 
 import wave
@@ -30,24 +30,24 @@ from clearformer.training.loop import rounds
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# maximum number of recordings: epochs from scratch, and of fine-tuning
+# columns: maximum number of recordings, epochs from scratch, epochs of fine-tuning
 EPOCHS: list[tuple[float, int, int]] = [(2_000, 40, 15), (20_000, 20, 6), (float("inf"), 8, 3)]
 HIGHEST = 16_000  # samples per second: speech has little above half this frequency
 HEADERS = 200  # WAV headers that are read to estimate lengths and sample rates
 WORDS, REPEATED = 200, 5  # maximum distinct words, and minimum mean occurrences, for a vocabulary of words
-FRAMES = 4096  # per step, or twice the longest recording if that is more
+FRAMES = 4096  # frames per step, or twice the longest recording if that is more
 
 
 class Survey(NamedTuple):
     n: int
-    seconds: float  # of all recordings, estimated from some
+    seconds: float  # total length of all recordings, estimated from some of them
     longest: float
     rate: int
     has_few_words: bool
 
 
 def plan_recordings(request: Request) -> Plan:
-    """The recipe for a speech recogniser from scratch."""
+    """Choose a recipe to train a speech recogniser from scratch."""
     model = {model_key(request.model): request.model} if request.model else {"preset": "speech-lstm"}
     table: dict[str, Any] = {"data": request.data, "model": {**model, "dropout": 0.3}}
     draft = request.recipe(table)
@@ -79,7 +79,7 @@ def plan_recordings(request: Request) -> Plan:
 
 
 def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe of a trained recogniser, with its frames, vocabulary and sizes, and a lower learning rate."""
+    """Adapt the recipe of a trained recogniser to new data, with a lower learning rate; vocabulary and model stay."""
     if (task := model_task(old.model.kind)) != "ctc":
         raise ConfigError(f"{start} is a model for {task}, not for speech", "start from a speech recogniser")
     tables = old.tables()
@@ -101,11 +101,11 @@ def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan
 
 
 def survey_recordings(recordings: Sequence[Recording]) -> Survey:
-    """Lengths and sample rates from some WAV headers, evenly spaced; words from all transcripts."""
+    """Estimate lengths and sample rates from some WAV headers, evenly spaced, and count words in all transcripts."""
     if not recordings:
         raise ConfigError(
             "no recordings are left to train on",
-            "add recordings, or set data.held_out and data.held_out_test lower",
+            "add recordings, or lower data.held_out and data.held_out_test",
         )
     lengths, rates = [], Counter[int]()
     for recording in evenly_spaced(recordings, HEADERS):
@@ -114,7 +114,7 @@ def survey_recordings(recordings: Sequence[Recording]) -> Survey:
                 rates[file.getframerate()] += 1
                 lengths.append(file.getnframes() / max(1, file.getframerate()))
         except (wave.Error, EOFError, OSError):
-            continue  # `store` reports it
+            continue  # `store` reports unreadable files
     words = Counter(word for recording in recordings for word in recording.text.split())
     mean = sum(lengths) / max(1, len(lengths))
     has_few_words = len(words) <= WORDS and words.total() >= REPEATED * len(words)

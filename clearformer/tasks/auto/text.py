@@ -1,9 +1,9 @@
 """Zero configuration for text. The choices depend on the number of characters.
 
-    tokens   characters for a short text, byte-level BPE for a long one
-    model    a GPT, or the given architecture; on a GPU it grows with the text
+    tokens   characters for a short text, byte-level BPE for a long text
+    model    a GPT, or the architecture given by the user; on a GPU, larger for longer texts
 
-Fine-tuning keeps the tokenizer, objective and context of the trained model.
+Fine-tuning keeps the tokenizer, the objective and the context length of the trained model.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ from clearformer.wording import count
 
 
 class Size(NamedTuple):
-    """The size of a model and its training; `context` and `tokens` (per step) are in tokens."""
+    """The size of a model and its training settings. `context` is in tokens; `tokens` counts tokens per step."""
 
     layers: int
     heads: int
@@ -43,7 +43,7 @@ class Size(NamedTuple):
     lr: float
 
 
-# maximum number of characters: layers, heads, width, context, dropout, tokens per step, epochs, peak learning rate
+# columns: maximum number of characters, layers, heads, width, context, dropout, tokens per step, epochs, learning rate
 SIZES: list[tuple[float, Size]] = [
     (300_000, Size(4, 4, 128, 128, 0.2, 4096, 60, 2e-3)),
     (5_000_000, Size(6, 6, 384, 256, 0.2, 16384, 60, 1e-3)),
@@ -51,9 +51,9 @@ SIZES: list[tuple[float, Size]] = [
     (float("inf"), Size(12, 12, 768, 1024, 0.0, 65536, 2, 6e-4)),
 ]
 MODEST = Size(4, 4, 128, 128, 0.1, 2048, 2, 2e-3)  # for a CPU: a model that trains in minutes
-BY_CHARACTER = 5_000_000  # up to this number of characters, tokens are characters: too little text for subwords
+BY_CHARACTER = 5_000_000  # characters; up to this length, a text is too short to learn subwords from
 
-# Objective and special tokens of the architectures that do not read text from left to right only.
+# Objective and special tokens of the architectures that do not simply read text from left to right.
 OTHERS: dict[str, tuple[str, list[str]]] = {
     "bert": ("masked-lm", ["[MASK]"]),
     "t5": ("span-corruption", [f"<extra_id_{n}>" for n in range(100)]),
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
     named: dict[str, Any]
     """[model] as given by the user."""
     is_sized: bool
-    """Whether the size is chosen here."""
+    """Whether zero configuration chooses the size."""
 
     @property
     def objective(self) -> str:
@@ -85,7 +85,7 @@ class Choice(NamedTuple):
 
 
 def plan_text(request: Request) -> Plan:
-    """The recipe for a language model from scratch."""
+    """Choose a recipe to train a language model from scratch."""
     choice = choose_model(request)
     table: dict[str, Any] = {"data": request.data, "objective": {"kind": choice.objective}}
     # Validated once before the text is read, so that a misspelt key is reported at once.
@@ -113,9 +113,9 @@ def plan_text(request: Request) -> Plan:
 
 
 def choose_model(request: Request) -> Choice:
-    """The model given by --model or by the settings; a GPT by default."""
+    """Return the model given by --model or by the settings; a GPT by default."""
     name = None if request.model is None else preset_name(request.model)
-    # `gpt` is also a preset, the model of 2018; here it means a GPT with a size for this text.
+    # `gpt` is also a preset, the model of 2018; here it means a GPT of a size that suits the text.
     named = {"kind": "gpt"} if name in (None, "gpt") else {model_key(str(name)): name}
     overridden = request.override({"model": named})["model"]
     kind = str(overridden.get("kind", presets().get(str(overridden.get("preset")), {}).get("kind", "gpt")))
@@ -125,7 +125,7 @@ def choose_model(request: Request) -> Choice:
 
 
 def text_table(by_character: bool, special_tokens: list[str]) -> dict[str, Any]:
-    """[text]"""
+    """Return the [text] table."""
     characters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
     subwords = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
     whitespace = "collapse" if special_tokens else "keep"
@@ -133,9 +133,9 @@ def text_table(by_character: bool, special_tokens: list[str]) -> dict[str, Any]:
 
 
 def model_sizes(kind: str, size: Size) -> dict[str, Any]:
-    """The size in the keys of each architecture."""
+    """Return the size as settings of [model], whose keys differ between architectures."""
     if kind == "rnn-lm":
-        return {"n_layers": 2, "d_model": 2 * size.width}  # about the number of parameters of a GPT of this size
+        return {"n_layers": 2, "d_model": 2 * size.width}  # about as many parameters as a GPT of this size
     keys = {"n_heads": size.heads, "d_model": size.width, "d_ff": 4 * size.width, "max_length": size.context}
     if kind == "t5":
         return keys | {"n_encoder_layers": size.layers, "n_decoder_layers": size.layers}
@@ -143,7 +143,7 @@ def model_sizes(kind: str, size: Size) -> dict[str, Any]:
 
 
 def training_tables(size: Size, n_tokens: float, on_gpu: bool, request: Request) -> dict[str, Any]:
-    """[optim], [schedule] and [train] for a text of n tokens."""
+    """Return the [optim], [schedule] and [train] tables for a text of `n_tokens` tokens."""
     steps = int(max(500, round(size.epochs * n_tokens / size.tokens, -2)))
     interval = int(max(50, min(1000, round(steps / 20, -1))))
     budget = request.steps(steps)
@@ -177,24 +177,24 @@ def announce(recipe: Tables, n_chars: int, n_tokens: float, request: Request) ->
     )
 
 
-# maximum number of tokens: epochs of fine-tuning
+# columns: maximum number of tokens, and epochs of fine-tuning
 EPOCHS: list[tuple[float, int]] = [(300_000, 10), (3_000_000, 3), (float("inf"), 1)]
-CONTEXT = 1024  # maximum context of a published model, in tokens
+CONTEXT = 1024  # maximum context length for fine-tuning a published model, in tokens
 
 
 def plan_finetune_text(request: Request, start: Path, old: Tables) -> Plan:
-    """The recipe of a trained model, with new text, a lower learning rate and a suitable number of epochs."""
+    """Adapt the recipe of a trained model to new text, with a lower learning rate and a suitable number of epochs."""
     table = inherited_tables(request, start, old) | tuning_tables(start, old, request.method)
     draft = request.recipe(table)
     tunable_outline(draft)
     n_chars = count_characters(draft)
     n_tokens = n_chars if old.text.kind == "char" else n_chars / 4
     epochs = next(epochs for most, epochs in EPOCHS if n_tokens <= most)
-    # At least about ten steps per epoch, of at least one row each.
+    # An epoch has about ten steps or more, and each step at least one row.
     tokens = min(old.train.tokens, max(draft.data.length or draft.model.max_length, int(n_tokens / 10)))
     steps = int(max(50, round(epochs * n_tokens / tokens, -1)))
     table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
-    was_adapter = old.tuning is not None and old.tuning.is_partial  # its learning rate is too high for all weights
+    was_adapter = old.tuning is not None and old.tuning.is_partial  # its learning rate is too high to train all weights
     if old.data is not None and request.method == "full" and not was_adapter:
         table["optim"] = old.tables()["optim"] | {"lr": old.optim.lr / 3}
     recipe = request.recipe(table)
@@ -209,7 +209,7 @@ def plan_finetune_text(request: Request, start: Path, old: Tables) -> Plan:
 
 
 def inherited_tables(request: Request, start: Path, old: Tables) -> dict[str, Any]:
-    """The tables that belong to the weights (tokenizer, model, objective, reading of text), with the new [data]."""
+    """Return the tables that must fit the weights, such as [text], [model] and [objective], with the new [data]."""
     tables = old.tables()
     if old.data is None and old.model.kind in OTHERS:  # the files of a published model do not record its objective
         tables["objective"] = {"kind": OTHERS[old.model.kind][0]}
@@ -221,7 +221,9 @@ def inherited_tables(request: Request, start: Path, old: Tables) -> dict[str, An
             "start from a GPT, an LSTM, a BERT or a T5; a translator is fine-tuned on --pairs",
         )
     if request.method == "head":
-        raise ConfigError("a language model has no head to replace", "choose --method full, lora or prefix")
+        raise ConfigError(
+            "a language model has no classification head to replace", "choose --method full, lora or prefix"
+        )
     inherited = ("text", "model", "objective", "decode", "evaluate", "origin")
     table: dict[str, Any] = {name: tables[name] for name in inherited if name in tables}
     if task is task_named("masked-lm") and not getattr(old.model, "word_head", True):
@@ -238,5 +240,5 @@ def inherited_tables(request: Request, start: Path, old: Tables) -> dict[str, An
 
 
 def count_characters(recipe: Tables) -> int:
-    """Characters of the training text."""
+    """Count the characters of the training text."""
     return sum(map(len, recipe.data.read("train")))

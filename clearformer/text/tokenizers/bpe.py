@@ -36,7 +36,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def spaced(config: TextConfig) -> Normalizer:
-    """Normalise, and put a space before the first word as well, so that "the" is the same token everywhere.
+    """Return a normalizer that also puts a space before the first word, so that "the" is the same token everywhere.
 
     A ▁ in the text itself would be decoded as a space, so it is replaced by one.
     """
@@ -45,18 +45,18 @@ def spaced(config: TextConfig) -> Normalizer:
 
 
 def marked() -> PreTokenizer:
-    """Split into words, then replace their spaces by ▁."""
+    """Return a pre-tokenizer that splits text into words, then replaces their spaces by ▁."""
     metaspace = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
     return pre_tokenizers.Sequence([pre_tokenizers.Split(WORD, "isolated"), metaspace])
 
 
 def alphabet_limit(config: TextConfig) -> int:
-    """The number of single characters in the vocabulary, at most: half of it, or 256 if that is more."""
+    """Return the maximum number of single characters in the vocabulary: half of its size, or 256 if that is more."""
     return min(config.vocab_size - len(config.specials), max(256, config.vocab_size // 2))
 
 
 def untie(lines: Iterator[str], norm: Normalizer, limit: int) -> Iterator[str]:
-    """The lines and, if they have more than `limit` distinct characters, one more line that breaks ties among them.
+    """Yield the lines and, if they have more than `limit` distinct characters, a line that breaks ties among these.
 
     The trainer keeps the most frequent characters, but it breaks ties by the order of a hash table, differently in
     every run. The last line repeats the tied characters that come first by code point, so that they win.

@@ -1,6 +1,6 @@
 """Byte-pair encoding on UTF-8 bytes (Radford et al. 2019): 256 bytes cover every text, so nothing is unknown.
 
-    "naïve 🙂"  ->  " na" "ï" "ve"  " " f0 9f 99 82      until merges join them
+    "naïve 🙂"  ->  " na" "ï" "ve"  " " f0 9f 99 82      (single bytes until merges join them)
 
 Words are split as in `bpe` and not by GPT-2's rule, which separates Hindi vowel signs from their letters. With
 whitespace = "keep", a run of white space is also a word, except for its last space, which belongs to the next word:
@@ -28,7 +28,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
         raise TokenizerError(
             f"vocab_size = {config.vocab_size} is too small for the 256 bytes of byte-bpe and "
             f"{count(len(config.specials), 'special token')}",
-            f"set text.vocab_size to {smallest} or more",
+            f"set text.vocab_size to at least {smallest}",
         )
     tokenizer = Tokenizer(models.BPE())
     if config.whitespace == "keep":

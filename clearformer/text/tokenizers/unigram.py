@@ -1,9 +1,9 @@
-"""The unigram language model (Kudo 2018): the most probable segmentation of each word.
+"""The unigram language model (Kudo 2018), which finds the most probable segmentation of each word.
 
     best(word) = argmax over segmentations of  sum over tokens of  log p(token)
 
-Training starts with all frequent substrings, fits p by EM, and removes the tokens whose loss hurts least.
-Words are split and spaces kept as in `bpe`.
+Training starts with all frequent substrings, fits p by EM, and removes the tokens that lower the likelihood least.
+Text is split into words, and spaces are kept, as in `bpe`.
 """
 
 import json
@@ -41,14 +41,14 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def settled(vocab: list[tuple[str, float]], n_specials: int = len(SPECIALS)) -> models.Unigram:
-    """The trained model with its tokens in a reproducible order: most probable first, ties by code point.
+    """Return the trained model with its tokens in a reproducible order: most probable first, ties by code point.
 
     The trainer restores characters that pruning removed, in the order of a hash table, each with a log-probability
     1e-4 above the previous one; here they all get the lowest. Rounding removes the noise of parallel summation.
     """
     specials, learned = vocab[:n_specials], vocab[n_specials:]
     lowest = min(logprob for _, logprob in learned)
-    restored = lowest + 1e-4 * sum(len(token) == 1 for token, _ in learned)  # the highest of a restored character
+    restored = lowest + 1e-4 * sum(len(token) == 1 for token, _ in learned)  # the highest of restored characters
     logprobs = {token: round(lowest if len(token) == 1 and p <= restored else p, 4) for token, p in learned}
     ranked = sorted(logprobs.items(), key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*specials, *ranked], unk_id=SPECIALS.index("<unk>"))

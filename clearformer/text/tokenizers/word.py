@@ -26,10 +26,10 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def frequent(lines: Iterator[str], config: TextConfig, cut: PreTokenizer, progress: bool) -> Tokenizer:
-    """A vocabulary of the most frequent strings that `cut` produces, ties by code point; all others are <unk>.
+    """Build a vocabulary of the most frequent strings that `cut` produces, ties by code point; others become <unk>.
 
-    The special tokens are put first after training. If the Rust trainer had them, it would rank special tokens in the
-    text (the Penn Treebank is full of <unk>) by their frequency.
+    The special tokens are put at the front of the vocabulary once training is done. The Rust trainer would instead rank
+    special tokens that occur in the text (the Penn Treebank is full of <unk>) by their frequency.
     """
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     spelling = composer if config.whitespace == "keep" else normalizer

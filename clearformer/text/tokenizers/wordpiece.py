@@ -2,8 +2,8 @@
 
     "unaffable, isn't"  ->  un ##aff ##able , isn ' t
 
-Words are split at white space and around punctuation, and spaces are lost: decoding guesses them. Tokens are
-learned by merging frequent pairs, as most open trainers do; the original chose merges by likelihood.
+Text is split at white space and around punctuation. Spaces are not stored; decoding guesses them. Tokens are learned by
+merging frequent pairs, as in most open-source trainers; the original chose merges by likelihood.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def build(lines: Iterator[str], config: TextConfig, progress: bool) -> Tokenizer
 
 
 def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str, int]:
-    """The vocabulary, learned by BPE on words that begin with ▁: "▁play" becomes `play`, and "ing" becomes `##ing`.
+    """Learn the vocabulary by BPE on words that begin with ▁: "▁play" becomes `play`, and "ing" becomes `##ing`.
 
     The library's WordPiece trainer numbers its ## tokens in the order of a hash table, so that ties break differently
     in every run. Every character is a token in both forms, so at most half of the tokens are distinct characters.

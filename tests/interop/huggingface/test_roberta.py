@@ -120,7 +120,7 @@ def test_folders_of_other_models_are_refused(tmp_path: Path) -> None:
 
 def test_its_word_head_is_always_a_gelu(tmp_path: Path) -> None:
     theirs_of(hidden_act="relu").save_pretrained(tmp_path / "whole")
-    with pytest.raises(CheckpointError, match="word head and the activation relu"):
+    with pytest.raises(CheckpointError, match="word head, but its activation is relu"):
         import_folder(tmp_path / "whole")
     bare = theirs_of(RobertaModel, hidden_act="relu")
     bare.save_pretrained(tmp_path / "bare")
@@ -144,7 +144,7 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
     ("fields", "named"),
     [
         ({"positions": {"kind": "learned"}}, "offset"),
-        ({"activation": "relu"}, "the activation relu"),
+        ({"activation": "relu"}, "its activation is relu"),
         ({"pooler": True, "next_sentence_head": True}, "next_sentence_head"),
         ({"residual": "pre"}, "residual"),
     ],

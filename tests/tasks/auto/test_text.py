@@ -90,7 +90,9 @@ def test_an_encoder_of_sentences_learns_a_new_head_with_all_weights(surveyed: An
 
 def test_what_is_refused_is_refused_before_the_text_is_read(tmp_path: Path) -> None:
     start = written(tmp_path, BERT)
-    with pytest.raises(ConfigError, match=r"no head to replace\nhint: choose --method full, lora or prefix"):
+    with pytest.raises(
+        ConfigError, match=r"no classification head to replace\nhint: choose --method full, lora or prefix"
+    ):
         plan_finetune_text(start, "head", [])
     with pytest.raises(ConfigError, match="no layer `z` to adapt"):
         plan_finetune_text(start, "lora", ['tuning.lora.targets=["z"]'])
