@@ -57,7 +57,15 @@ def texts(path: Path) -> Iterator[Text]:
             docstring = ast.get_docstring(node)
             if docstring:
                 kind = "help" if is_command(node) else "docstring"
-                yield Text(kind, f"{path.name}:{getattr(node, 'lineno', 1)}", docstring)
+                yield Text(kind, f"{path.name}:{getattr(node, 'lineno', 1)}{heading(node)}", docstring)
+
+
+def heading(node: ast.AST) -> str:
+    """The line that a docstring is read with: the signature of a function, or the name of a class."""
+    if isinstance(node, ast.FunctionDef):
+        returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        return f"\ndef {node.name}({ast.unparse(node.args)}){returns}"
+    return f"\nclass {node.name}" if isinstance(node, ast.ClassDef) else ""
 
 
 def is_command(node: ast.AST) -> bool:

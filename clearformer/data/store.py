@@ -191,7 +191,7 @@ class StoreWriter(Writer):
 
 
 class DocumentWriter(Writer):
-    """Streams tokenised documents into a store. They must end with EOS; `start_id` is the input before a document."""
+    """Streams tokenised documents into a store. Each must end with EOS; `start_id` is the input for its first token."""
 
     STORE = DocumentStore
 

@@ -70,7 +70,7 @@ class Windows:
         return rows_at(self.store, places, self.length, self.joined)
 
     def read(self) -> Iterator[TextBatch]:
-        """Yield the batches that `whole` plans."""
+        """Yield the batches that `whole()` plans: the text once, in order."""
         return map(self.batch, self.whole())
 
     def _cut(self, places: np.ndarray) -> list[np.ndarray]:

@@ -38,7 +38,7 @@ def image_metrics(logits: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def regression_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Return loss (mean squared error), pearson and examples, from outputs (N, 1) and labels (N,)."""
+    """Return `loss` (mean squared error), `pearson` and `examples` (their number). outputs (N, 1), labels (N,)."""
     values = outputs[:, 0]
     return {
         "loss": float((values - labels).square().mean()),

@@ -27,7 +27,7 @@ class Handle:
 
 
 def renamed(old: str, new: str) -> Callable[..., Any]:
-    """Return a method that keeps the name `old` for one version: it warns and calls the method `new`."""
+    """Return a deprecated alias `old`, kept for one more version: it warns, then calls the method `new`."""
 
     def call(self: Handle, *arguments: Any, **options: Any) -> Any:
         message = f"{type(self).__name__}.{old} is deprecated: use {type(self).__name__}.{new}"

@@ -79,7 +79,7 @@ def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
 
 
 def fuse_activation(network: nn.Module) -> str | None:
-    """Move the activation of a feed-forward network into its first layer; return its name, or None if impossible."""
+    """Fuse the activation of a feed-forward network into its first layer. Return its name, or None if not possible."""
     if not isinstance(network, FeedForward) or network.kind not in FUSED:
         return None
     network.activation = lambda x: x

@@ -21,7 +21,7 @@ from clearformer.lens.shown import shown
 
 
 def grad_cam(model: Any, batch: ImageBatch, layer: str | None = None) -> tuple[Tensor, Tensor, str]:
-    """Return L (B, Y, X) for the most probable classes, logits (B, K) and the name of the layer (default: the last)."""
+    """Return heatmaps L (B, Y, X) of the most probable classes, logits (B, K) and the layer, by default the last."""
     maps_by_layer, hidden = maps_of(model, batch)
     logits = model.head(hidden)
     name = pick(maps_by_layer, layer, -1)

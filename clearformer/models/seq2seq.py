@@ -1,15 +1,15 @@
 """The recurrent encoder–decoder, with attention (Bahdanau et al. 2015) or without it (Cho et al. 2014).
 
     h_j = [→h_j; ←h_j]                           the source, read in both directions
-    s_0 = tanh(W_s ←h_1)                         the reverse direction has read the whole source at its first token
-    c_i = Σ_j α_ij h_j                           attention (layers/additive.py); without it the same c = [→h_S; ←h_1]
-                                                 for every token
+    s_0 = tanh(W_s ←h_1)                         at the first token, the backward RNN has read the whole source
+    c_i = Σ_j α_ij h_j                           attention (layers/additive.py); without attention,
+                                                 c = [→h_S; ←h_1] is the same for every token
     s_i = cell(W E y_i−1 + C c_i, s_i−1)         the decoder
     t_i = maxout(U_o s_i + V_o E y_i−1 + C_o c_i),  logits_i = W_o t_i
 
 The appendix of the paper and the course notes have s_i−1 in t_i; equation 4 of the paper and this module have s_i. With
-cell = "gru" the encoder uses torch's fused kernel, which applies the relevance gate after the product; "gru-notes" is
-the cell of the paper.
+cell = "gru" the encoder uses torch's fused kernel, which applies the reset gate after the matrix product; "gru-notes"
+is the cell of the paper.
 """
 
 from functools import partial

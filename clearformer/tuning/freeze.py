@@ -1,7 +1,7 @@
 """Choose which parameters are trained.
 
-    freeze(model, ["unembedding", "add_*.norm"])     train only the modules and parameters whose names end like this
-    freeze(model, lambda name: name.endswith("bias"))
+    freeze(model, ["unembedding", "add_*.norm"])     freeze everything except names that end with a pattern
+    freeze(model, lambda name: name.endswith("bias"))    … except names for which the function returns True
     head_only(model)                                 train only the layers that turn hidden vectors into logits
     full(model)                                      train everything
 

@@ -20,10 +20,11 @@ LENGTH = 32  # tokens per text, if neither the call nor the model sets a size
 
 
 def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
-    """Return the layers of a run folder, bundled model, preset or architecture, and the totals, for one example.
+    """Return the layers of a run folder, bundled model, preset or architecture, with parameters and multiply-adds.
 
-    `length` is the number of tokens in each text, by default 32. For images it is the number of pixels per side, by
-    default the image size of the model. `multiplications` is the old name of `multiply_adds`.
+    Multiply-adds are counted for one example. `length` is its number of tokens, by default 32; for an image it is the
+    number of pixels per side, by default the image size of the model. The key `multiplications` is a deprecated alias
+    of `multiply_adds`.
     """
     config = find_config(name)
     size = getattr(config, "size", None)

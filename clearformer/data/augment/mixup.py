@@ -9,7 +9,7 @@ from torch.distributions import Beta
 
 
 def mixup(pixels: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """Mix each image of pixels (B, C, Y, X), and its class probabilities in targets (B, K), with a random partner."""
+    """Mix each image in `pixels` (B, C, Y, X) and its class probabilities in `targets` (B, K) with a random partner."""
     alphas = targets.new_full((len(targets), 1), alpha)
     weight = Beta(alphas, alphas, validate_args=False).sample()  # validation would make the host wait for the device
     partner = torch.rand(

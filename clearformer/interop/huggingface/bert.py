@@ -158,7 +158,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """Return the table rows for all tensors. Names outside the heads start with `prefix`, by default Hugging Face's."""
+    """Return the name table of all tensors. `prefix` starts the names outside the heads, by default as at Hugging Face."""
     has_heads = config.word_head or config.next_sentence_head
     return {
         **encoder_rows(config, (PREFIX if has_heads else "") if prefix is None else prefix),
@@ -168,7 +168,7 @@ def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
 
 
 def encoder_rows(config: BertConfig, prefix: str) -> Rows:
-    """Return the table rows for all tensors outside the heads: embeddings, blocks and the pooler if there is one."""
+    """Return the name table of all tensors outside the heads: embeddings, blocks and the pooler if there is one."""
     theirs = {
         **{ours: name for ours, name in EMBEDDINGS.items() if config.n_segments or ours != "segments.weight"},
         **block_rows("encoder.blocks.", "encoder.layer.", config.n_layers, BLOCK),
