@@ -158,7 +158,7 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
-    """Return the name table of all tensors. `prefix` starts the names outside the heads, by default as at Hugging Face."""
+    """Return the name table of all tensors. Names outside the heads start with `prefix`, Hugging Face's if None."""
     has_heads = config.word_head or config.next_sentence_head
     return {
         **encoder_rows(config, (PREFIX if has_heads else "") if prefix is None else prefix),
