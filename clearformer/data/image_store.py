@@ -1,9 +1,9 @@
-"""Store prepared images on disk, memory-mapped: pixels of one size, and the class of each image.
+"""Store prepared images on disk, memory-mapped: the pixels of images of one size, and the class of each image.
 
     classes  (n,) int64
     pixels   (n, C, size, size) uint8
 
-The metadata holds the mean and standard deviation of each channel over all pixels, scaled to 0 … 1.
+The metadata holds the mean and standard deviation of each channel over all pixels, with pixel values scaled to 0 … 1.
 """
 
 import json

@@ -104,7 +104,7 @@ class ImageSource(Config):
 
 
 class UnlabelledImageSource(ImageSource):
-    """The path of images with or without labels, for models that do not need labels, such as autoencoders."""
+    """The path to images for models that need no labels, such as autoencoders; labels are optional."""
 
     needs_labels = False
 

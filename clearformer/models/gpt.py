@@ -102,7 +102,7 @@ class GPT(nn.Module):
         return state
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """Read one more token of W hypotheses per text, tokens (B, W); returns next-token logits (B, W, V)."""
+        """Read the next token of each of W hypotheses per text: tokens (B, W) -> logits (B, W, V) and state."""
         where, mask = state.grow(*tokens.shape)
         hidden = self.decoder(self.embedding(tokens), where, mask, caches=state.caches, slots=state.slots)
         return self.head(hidden), state

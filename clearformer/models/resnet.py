@@ -49,7 +49,8 @@ class ResNetConfig(ImageModelConfig):
         (256, 512, 1024, 2048), description="output channels of each stage; as many entries as depths"
     )
     shortcut: Shortcut = Field(
-        "projection", description="shortcut of blocks that change the shape; none removes every shortcut"
+        "projection",
+        description="type of shortcut in blocks that change the shape; 'none' removes the shortcuts of all blocks",
     )
 
     def model_post_init(self, _: object) -> None:

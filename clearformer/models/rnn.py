@@ -98,7 +98,7 @@ class RNN(nn.Module):
         return RecurrentState(state[:, :, :, None])  # (N, L, B, 1, D)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one more token of W hypotheses per text, tokens (B, W); returns next-token logits (B, W, V)."""
+        """Read the next token of each of W hypotheses per text: tokens (B, W) -> logits (B, W, V) and state."""
         before = state.expanded(tokens.size(1)).flatten(2, 3)  # (N, L, B·W, D)
         hidden, after = self.layers(self.embedding(tokens.flatten()[:, None]), before)
         state.vectors = after.unflatten(2, tokens.shape)

@@ -136,7 +136,7 @@ class Seq2Seq(nn.Module):
         return RecurrentState(state, *memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one more token of W hypotheses per sentence, tokens (B, W); returns next-token logits (B, W, V)."""
+        """Read the next token of each of W hypotheses per sentence: tokens (B, W) -> logits (B, W, V) and state."""
         words = self.target_embedding(tokens)  # (B, W, E)
         with autocast_off(words.device.type):
             before = state.expanded(tokens.size(1))
@@ -145,7 +145,11 @@ class Seq2Seq(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder step: x = W E y (B, W, G·D), state (N, B, W, D) -> next state, context (B, W, 2D) and alignment."""
+    """A decoder step for W hypotheses per sentence.
+
+    Input: the projected embedding of the last token, x (B, W, G·D), and the state (N, B, W, D). Output: the next state,
+    the context (B, W, 2D) and the alignment.
+    """
 
     is_block = True  # compiled as one unit
 

@@ -106,7 +106,7 @@ class Transformer(nn.Module):
         return DecodeState(len(keys_values), source.device, keys_values, source_mask)
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:
-        """Read one more token of W hypotheses per sentence, tokens (B, W); returns next-token logits (B, W, V)."""
+        """Read the next token of each of W hypotheses per sentence: tokens (B, W) -> logits (B, W, V) and state."""
         where, mask = state.grow(*tokens.shape)
         x, memory_mask = self.target_embedding(tokens), padding(state.memory_keys)
         hidden = self.decoder(x, where, mask, state.memory, memory_mask, state.caches, state.slots)

@@ -1,4 +1,4 @@
-"""Zero configuration for images. The choices depend on the number of images and their size.
+"""Zero-configuration defaults for images. The choices depend on the number of images and their size.
 
     from scratch    a residual network, larger for more images; random crop, and horizontal flip for colour images
     autoencoder     no augmentation; Adam

@@ -1,4 +1,4 @@
-"""Zero configuration for labelled texts.
+"""Zero-configuration defaults for labelled texts.
 
     from scratch    a small encoder with high dropout, since a few thousand texts are too few for a large one
     fine-tuning     a learning rate that suits the method, fewer epochs for more texts, and about 32 texts per step

@@ -1,4 +1,4 @@
-"""Zero configuration for sentence pairs.
+"""Zero-configuration defaults for sentence pairs.
 
     vocabulary   grows with the corpus, so that each token occurs often enough to be learnt
     model        small with high dropout for small corpora, large with low dropout for large corpora

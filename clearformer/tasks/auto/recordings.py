@@ -1,4 +1,4 @@
-"""Zero configuration for recordings.
+"""Zero-configuration defaults for recordings.
 
 vocabulary   whole words if there are few and each occurs often, as with spoken digits; otherwise characters
 rate         the most frequent sample rate, at most 16 kHz

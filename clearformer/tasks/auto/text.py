@@ -1,4 +1,4 @@
-"""Zero configuration for text. The choices depend on the number of characters.
+"""Zero-configuration defaults for text. The choices depend on the number of characters.
 
     tokens   characters for a short text, byte-level BPE for a long text
     model    a GPT, or the architecture given by the user; on a GPU, larger for longer texts
