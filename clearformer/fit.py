@@ -24,7 +24,7 @@ from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
 from clearformer.tasks import task_named
 from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
-from clearformer.training.compiling import compiled
+from clearformer.training.compiling import How, choose, compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
@@ -109,7 +109,7 @@ def set_up(
 ) -> tuple[Trainer, Task]:
     """Build the trainer and the task of a run, in an order that keeps random draws repeatable."""
     base = base or open_start(recipe, run)
-    task = prepare(recipe, run, world, base, survey)
+    task = prepare(with_batches(recipe, run, device), run, world, base, survey)
     final = task.recipe
     torch.manual_seed(final.train.seed)
     with built_in(final.train.precision):
@@ -121,13 +121,37 @@ def set_up(
         announce(task, model, device, world)
     plain = task.build_objective()
     carried = getattr(plain, "carried", None)
-    objective = compiled(plain, model, final.train.compile)
+    how = how_to_run(task, model, device, world)
+    objective = compiled(plain, model, how)
     if final.train.parallel == "shard" and world.size > 1:
         shard(model, device)
     saved = learning if final.tuning is not None and final.tuning.is_partial else None
-    parts = (model, objective, final.optim.build(model), final.schedule, final.train, run, device, world)
+    config = final.train.changed(compile=how)
+    parts = (model, objective, final.optim.build(model), final.schedule, config, run, device, world)
     metric = task.deciding_metric(final)
     return Trainer(*parts, task.validation(device), task.facts, saved, task.unit, carried, metric), task
+
+
+def with_batches(recipe: Recipe, run: RunFolder, device: torch.device) -> Recipe:
+    """The recipe with train.batches resolved, so that a resumed run sees the same batches on any device."""
+    train = recipe.train
+    if train.batches != "auto":
+        return recipe
+    is_plain = train.compile == "off" or train.deterministic or run.last.exists()
+    is_fixed = device.type == "cuda" and not is_plain
+    return recipe.with_tables(train=train.changed(batches="fixed" if is_fixed else "free"))
+
+
+def how_to_run(task: Task, model: nn.Module, device: torch.device, world: World) -> How:
+    """Resolve train.compile, and print the choice of "auto"."""
+    train = task.recipe.train
+    n_tokens = train.steps * train.tokens * train.accumulation * world.size
+    is_plain = train.deterministic or world.size > 1 or not task.recipe.optim.has_fused_kernel
+    how = choose(train.compile, device, model, n_tokens, "many" if is_plain else task.shapes)
+    if train.compile == "auto" and how != "off":
+        compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")
+        console.print(f"training {compiling}records its steps as CUDA graphs (train.compile = {how})")
+    return how
 
 
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:

@@ -235,3 +235,26 @@ def test_what_is_not_ours_is_left_alone(pairs, tmp_path, name):
 )
 def test_validation_is_spread_over_the_whole_set(n, asked, expected):
     assert evenly_spaced(list(range(n)), asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "compile", "is_resumed", "expected"),
+    [
+        ("auto", "cpu", "auto", False, "free"),
+        ("auto", "cuda", "auto", False, "fixed"),
+        ("auto", "cuda", "off", False, "free"),
+        ("auto", "cuda", "auto", True, "free"),
+        ("auto", "cuda", "deterministic", False, "free"),
+        ("fixed", "cpu", "off", True, "fixed"),
+        ("free", "cuda", "auto", False, "free"),
+    ],
+)
+def test_shapes_of_batches_are_settled_before_the_run(asked, device, compile, is_resumed, expected, pairs, tmp_path):
+    """A run that began without the setting keeps its free shapes when it is resumed."""
+    before = recipe(pairs)
+    settings = {"deterministic": True} if compile == "deterministic" else {"compile": compile}
+    before = before.with_tables(train=before.train.changed(batches=asked, **settings))
+    run = RunFolder(tmp_path)
+    if is_resumed:
+        run.last.touch()
+    assert fit.with_batches(before, run, torch.device(device)).train.batches == expected

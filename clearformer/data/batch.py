@@ -33,11 +33,11 @@ class Tensors:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """Return the batch on another device. A `non_blocking` copy is asynchronous only from pinned memory."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked host memory; requires a CUDA device."""
-        return self._each(lambda tensor: tensor.pin_memory())
+        return self.map(lambda tensor: tensor.pin_memory())
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:
@@ -48,7 +48,8 @@ class Tensors:
         """
         raise NotImplementedError
 
-    def _each(self, move: Callable[[Tensor], Tensor]) -> Self:
+    def map(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch with `move` applied to every tensor."""
         fields = vars(self).items()
         return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
 

@@ -95,21 +95,34 @@ def cut(longest: np.ndarray, tokens: int) -> list[int]:
     return cuts[:-1]
 
 
-def pad_batch(source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: int) -> Batch:
-    """Add BOS and EOS, pad, and build the labels: the target shifted left by one position."""
-    ids, mask = pad_source(source, pad_id, eos_id)
-    T = int(target.lengths.max()) + 1
+def pad_batch(
+    source: Ragged, target: Ragged, pad_id: int, bos_id: int, eos_id: int, shape: tuple[int, int] | None = None
+) -> Batch:
+    """Add BOS and EOS, pad, and build the labels: the target shifted left by one position.
+
+    `shape` (B, L) pads both sides to L and appends blank rows up to B: an empty source, and a target without labels.
+    """
+    n_tokens = int(target.lengths.sum()) + len(target.lengths)
+    n_rows, S, T = len(target.lengths), None, int(target.lengths.max()) + 1
+    if shape is not None:
+        S = T = shape[1]
+        source, target = (with_blank_rows(side, shape[0]) for side in (source, target))
+    ids, mask = pad_source(source, pad_id, eos_id, S)
     inputs = np.full((len(target.lengths), T), bos_id, "int64")  # (B, T)
     inputs[:, 1:] = spread(target, T - 1, pad_id)
     labels = spread(target, T, IGNORE)  # (B, T)
-    labels[np.arange(len(labels)), target.lengths] = eos_id
-    n_tokens = int(target.lengths.sum()) + len(labels)
+    labels[np.arange(n_rows), target.lengths[:n_rows]] = eos_id
     return Batch(ids, mask, torch.from_numpy(inputs), torch.from_numpy(labels), n_tokens)
 
 
-def pad_source(source: Ragged, pad_id: int, eos_id: int) -> tuple[Tensor, Tensor]:
+def with_blank_rows(rows: Ragged, n: int) -> Ragged:
+    """Append empty rows, up to n in total."""
+    return Ragged(rows.flat, np.concatenate([rows.lengths, np.zeros(n - len(rows.lengths), rows.lengths.dtype)]))
+
+
+def pad_source(source: Ragged, pad_id: int, eos_id: int, S: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the encoder input of a batch, all that decoding needs: ids (B, S) that end with EOS, and mask (B, S)."""
-    S = int(source.lengths.max()) + 1
+    S = S or int(source.lengths.max()) + 1
     ids = spread(source, S, pad_id)  # (B, S)
     ids[np.arange(len(ids)), source.lengths] = eos_id
     mask = np.arange(S) <= source.lengths[:, None]  # (B, S)

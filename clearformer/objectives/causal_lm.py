@@ -47,7 +47,11 @@ class CausalLM:
                     f"the recurrent state has {count(state.size(-2), 'row')}, but the batch has {len(batch):,}",
                     "resume with the same train.tokens, data.length and number of processes",
                 )
-            hidden, state = model.read(batch, state)  # type: ignore[operator]
-            self.carried[batch.block] = state.detach()
+            # A copy is read, and the new state is written over the old one: a CUDA graph finds both where they were.
+            hidden, new = model.read(batch, None if state is None else state.clone())  # type: ignore[operator]
+            if state is None:
+                self.carried[batch.block] = new.detach().clone()
+            else:
+                state.copy_(new.detach())
         total = smoothed_cross_entropy(model.head(hidden), batch.labels, self.config.label_smoothing)  # type: ignore[operator]
         return Loss(total, batch.n_tokens)

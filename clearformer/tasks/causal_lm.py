@@ -34,6 +34,7 @@ class CausalLMTask(TextTask):
     objective = CausalLM
     windows: ClassVar[type[Windows]] = Windows
     """How the text is divided into rows, for models that do not carry their state from batch to batch."""
+    shapes = "one"
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:

@@ -30,6 +30,7 @@ from clearformer.objectives import Objective
 from clearformer.tables import Tables, override
 from clearformer.tasks import Flag, Given, objective_named
 from clearformer.text import Tokenizer
+from clearformer.training.compiling import NumberOfShapes
 from clearformer.training.distributed import World
 from clearformer.training.feed import Split, Steps
 from clearformer.training.journal import console
@@ -122,6 +123,8 @@ class Task(ABC):
     objective: ClassVar[type[Any]]
     unit: ClassVar[str] = "tokens"
     """The unit of the mean loss and of the speed: tokens, examples or images."""
+    shapes: NumberOfShapes = "many"
+    """How many shapes the training batches have. Steps on one shape or a few are recorded as CUDA graphs."""
     n_tokenizers: ClassVar[int] = 1
     """The number of tokenizers: 2 for source and target, 0 for data without text."""
     has_classes: ClassVar[bool] = False

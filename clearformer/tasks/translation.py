@@ -12,6 +12,7 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Batch
+from clearformer.data.buckets import BucketBatches
 from clearformer.data.collate import TokenBatches, pad_batch
 from clearformer.data.corpora import PairCorpora
 from clearformer.data.pairs import Example, named_pair_columns, read_pairs
@@ -39,15 +40,18 @@ class PairBatches:
 
     is_drawn = False
 
-    def __init__(self, store: PairStore, tokens: int, seed: int, target: Tokenizer, start_id: int) -> None:
+    def __init__(
+        self, store: PairStore, tokens: int, seed: int, target: Tokenizer, start_id: int, is_fixed: bool = False
+    ) -> None:
         self.store, self.target, self.start_id = store, target, start_id
-        self.batches = TokenBatches(store.lengths, tokens, seed)
+        self.batches = (BucketBatches if is_fixed else TokenBatches)(store.lengths, tokens, seed)
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
         return self.batches.steps(epoch, group)
 
     def batch(self, rows: np.ndarray, key: tuple[int, int] = (0, 0)) -> Batch:
-        return pad_batch(*self.store.rows(rows), self.target.pad_id, self.start_id, self.target.eos_id)
+        shape = self.batches.shape(rows) if isinstance(self.batches, BucketBatches) else None
+        return pad_batch(*self.store.rows(rows), self.target.pad_id, self.start_id, self.target.eos_id, shape)
 
     def count(self, rows: np.ndarray) -> int:
         return int(self.store.lengths[rows, 1].sum()) + len(rows)  # with EOS
@@ -62,6 +66,7 @@ class TranslationTask(Task):
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
         self.translations: list[str] = []  # output of the last validation
+        self.shapes = "few" if recipe.train.batches == "fixed" else "many"
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -122,7 +127,9 @@ class TranslationTask(Task):
     def split(self, name: str) -> PairBatches:
         train, target = self.recipe.train, self.tokenizers[1]
         seed = train.seed if name == "train" else 0
-        return PairBatches(PairStore(self.path(name)), train.tokens, seed, target, start_id(self.recipe, target))
+        is_fixed = name == "train" and train.batches == "fixed"
+        start = start_id(self.recipe, target)
+        return PairBatches(PairStore(self.path(name)), train.tokens, seed, target, start, is_fixed)
 
     def describe(self) -> str:
         split = self.split("train")

@@ -19,11 +19,27 @@ class Average:
         self.decay, tensors = decay, dict(learning(model))
         self.tensors = list(tensors.values())  # of the model, looked up once
         self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in tensors.items()}
+        self.gain: float | Tensor = 0.0  # 1 − d; a tensor on CUDA, so that a CUDA graph reads the value of the step
+        if self.tensors and self.tensors[0].is_cuda:
+            self.gain = torch.zeros((), device=self.tensors[0].device)
+
+    def set_step(self, step: int) -> None:
+        """Set d for the next update."""
+        gain = 1 - min(self.decay, (1 + step) / (10 + step))
+        if isinstance(self.gain, Tensor):
+            self.gain.fill_(gain)
+        else:
+            self.gain = gain
 
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), self.tensors, 1 - decay)
+    def update(self) -> None:
+        weights = list(self.weights.values())
+        if isinstance(self.gain, Tensor):  # torch's lerp takes no tensor for many tensors at once
+            change = torch._foreach_sub(self.tensors, weights)
+            torch._foreach_mul_(change, self.gain)
+            torch._foreach_add_(weights, change)
+        else:
+            torch._foreach_lerp_(weights, self.tensors, self.gain)
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:

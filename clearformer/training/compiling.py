@@ -1,24 +1,53 @@
-"""torch.compile for CUDA, where a small model spends most of its time on kernel launches.
+"""torch.compile and CUDA graphs: [train] compile. A small model spends most of a step on launching kernels.
 
+    graph    each step is recorded as a CUDA graph (graphs.py); nothing is compiled
     blocks   each block separately: one graph serves all blocks of the same type, compiled in seconds. This includes
              modules with `is_block`, such as the step of a recurrent decoder
     whole    the objective with the model: one graph per batch shape, with head and loss fused, for a few shapes
+    auto     graph; for a long run of a Transformer also whole if all batches have one shape, otherwise blocks
 
-Only training is compiled; decoding runs the uncompiled model.
+On CUDA, blocks and whole record their steps as well. Only training is compiled; decoding runs the uncompiled model.
 """
 
+import shutil
 from collections.abc import Callable, Hashable
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from clearformer.data.batch import Tensors
+from clearformer.layers.attention import MultiHeadAttention
 from clearformer.training.journal import console
 
-How = Literal["off", "blocks", "whole"]
+How = Literal["auto", "off", "graph", "blocks", "whole"]
+Shapes = Literal["auto", "free", "fixed"]
+NumberOfShapes = Literal["one", "few", "many"]
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 MAX_SHAPES = 4  # graphs of the whole model; each takes a minute or more to compile
+LONG_RUN = 4e16  # floating-point operations: about five minutes on an H200, where compiling takes one and saves a tenth
+
+
+def choose(how: How, device: torch.device, model: nn.Module, n_tokens: int, shapes: NumberOfShapes) -> How:
+    """Resolve "auto" for a run on `n_tokens` tokens; every other setting is returned unchanged.
+
+    `shapes` is the number of shapes that the batches of the run have.
+    """
+    if how != "auto":
+        return how
+    if device.type != "cuda" or shapes == "many":
+        return "off"
+    n_operations = 6 * n_tokens * sum(p.numel() for p in model.parameters())
+    has_attention = any(isinstance(module, MultiHeadAttention) for module in model.modules())
+    if n_operations < LONG_RUN or not has_attention or not can_compile():
+        return "graph"
+    return "whole" if shapes == "one" else "blocks"
+
+
+def can_compile() -> bool:
+    """Whether torch.compile finds Triton and a C compiler."""
+    return find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Callable = "inductor") -> Objective:

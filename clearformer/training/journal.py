@@ -137,9 +137,11 @@ class Meter:
         self.sums.zero_()
         self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
-    def add(self, loss: Tensor, norm: Tensor, tokens: int) -> None:
+    def add(self, loss: Tensor, norm: Tensor) -> None:
         """Add one step: its loss summed over the tokens of all ranks, and its gradient norm before clipping."""
         self.sums += torch.stack([loss, norm])
+
+    def count(self, tokens: int) -> None:
         self.tokens += tokens
         self.steps += 1
 

@@ -27,13 +27,14 @@ from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
-from clearformer.training.compiling import How
+from clearformer.training.compiling import How, Shapes
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import are_finite, check_results, diverged
+from clearformer.training.graphs import Graphs
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
-from clearformer.training.optim import load_state, set_rate, state_of
+from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.training.statistics import average_statistics, set_training
@@ -75,7 +76,14 @@ class TrainConfig(Config):
         "auto", description="floating-point precision; auto is bfloat16 on CUDA and float32 elsewhere"
     )
     compile: How = Field(
-        "off", description="scope of torch.compile; large models train faster after minutes of compiling"
+        "auto",
+        description="speed-up on CUDA: graph records each step as a CUDA graph; blocks and whole also compile the "
+        "model, which takes a minute or more; auto chooses by the length of the run",
+    )
+    batches: Shapes = Field(
+        "auto",
+        description="shapes of batches of pairs: free (least padding) or fixed (a few shapes, needed for CUDA graphs); "
+        "auto is fixed on CUDA",
     )
     deterministic: bool = Field(False, description="whether CUDA results are bit-identical in every run; slower")
     parallel: Literal["replicate", "shard"] = Field(
@@ -146,6 +154,8 @@ class Trainer:
         self.average = Average(model, config.ema) if config.ema else None
         self.meter = Meter(device, unit)
         self.progress = Progress()
+        is_recorded = config.compile != "off" and world.size == 1 and is_recordable(optimizer)
+        self.graphs = Graphs(self.update, optimizer.zero_grad, device) if is_recorded else None
 
     def train(self, steps: StepSource) -> Progress:
         """Continue from `progress` until the budget is spent, early stopping applies, or Ctrl-C is pressed."""
@@ -164,7 +174,7 @@ class Trainer:
                     journal.sync()
                     self.save()
                 for batches, n_tokens in feed(steps, at, n_steps, self.world, self.device):
-                    self.meter.add(*self.step(batches, n_tokens), n_tokens)
+                    self.step(batches, n_tokens)
                     journal.progress(at.step, self.length)
                     if config.max_seconds is not None:
                         at.seconds = self.world.agree(time.monotonic() - clock)
@@ -220,22 +230,29 @@ class Trainer:
     def is_stale(self) -> bool:
         return bool(self.config.patience) and self.progress.stale >= self.config.patience
 
-    def step(self, batches: Sequence[Tensors], n_tokens: int) -> tuple[Tensor, Tensor]:
-        """Update the weights once; returns the loss summed over all ranks, and the gradient norm before clipping."""
+    def step(self, batches: Sequence[Tensors], n_tokens: int) -> None:
+        """Update the weights once. `n_tokens` counts the target tokens of all micro-batches of all ranks."""
         at = self.progress
         at.step += 1
         at.tokens += n_tokens
         reseed((self.config.seed * 1_000_003 + at.step) * 1009 + self.world.rank, self.device)
+        set_rate(self.optimizer, self.rate(at.step))
+        if self.average is not None:
+            self.average.set_step(at.step)
+        self.meter.count(n_tokens)
+        (self.graphs or self.update)(batches, n_tokens)
+
+    def update(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> None:
+        """The part of a step that runs on the device. It never waits for the host, so graphs.py can record it."""
         loss = self.backward(batches, n_tokens)
         norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf")))
-        set_rate(self.optimizer, self.rate(at.step))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
-            self.average.update(at.step)
-        return loss, norm
+            self.average.update()
+        self.meter.add(loss, norm)
 
-    def backward(self, batches: Sequence[Tensors], n_tokens: int) -> Tensor:
+    def backward(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> Tensor:
         """Compute the gradient of the mean loss over `n_tokens`, the tokens of all micro-batches of all ranks."""
         loss = torch.zeros((), device=self.device)
         for batch in batches:

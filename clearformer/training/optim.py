@@ -36,6 +36,11 @@ class OptimConfig(Config):
         if self.kind == "nesterov" and not self.momentum:
             raise ValueError('kind = "nesterov" needs a momentum greater than 0; without momentum, use kind = "sgd"')
 
+    @property
+    def has_fused_kernel(self) -> bool:
+        """Whether torch updates all weights with one CUDA kernel, which can read the learning rate from a tensor."""
+        return self.kind not in ("adagrad", "rmsprop")
+
     def build(self, model: nn.Module) -> Optimizer:
         """Build the optimiser; weight decay applies to matrices, not to vectors such as biases and gains."""
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -46,22 +51,42 @@ class OptimConfig(Config):
         is_cuda = any(p.is_cuda for p in parameters)
         fused: dict[str, Any] = {"fused": True} if is_cuda else {"foreach": True}
         adam = {"betas": self.betas, "eps": self.eps, **fused}
+        sgd = fused if is_cuda else {}
         makers: dict[str, Callable[[], Optimizer]] = {
-            "gd": lambda: torch.optim.SGD(groups, self.lr),
-            "sgd": lambda: torch.optim.SGD(groups, self.lr),
-            "momentum": lambda: torch.optim.SGD(groups, self.lr, self.momentum),
-            "nesterov": lambda: torch.optim.SGD(groups, self.lr, self.momentum, nesterov=True),
+            "gd": lambda: torch.optim.SGD(groups, self.lr, **sgd),
+            "sgd": lambda: torch.optim.SGD(groups, self.lr, **sgd),
+            "momentum": lambda: torch.optim.SGD(groups, self.lr, self.momentum, **sgd),
+            "nesterov": lambda: torch.optim.SGD(groups, self.lr, self.momentum, nesterov=True, **sgd),
             "adagrad": lambda: torch.optim.Adagrad(groups, self.lr, eps=self.eps),
             "rmsprop": lambda: torch.optim.RMSprop(groups, self.lr, alpha=self.rho, eps=self.eps),
             "adam": lambda: torch.optim.Adam(groups, self.lr, **adam),
             "adamw": lambda: torch.optim.AdamW(groups, self.lr, **adam),
         }
-        return makers[self.kind]()
+        optimizer = makers[self.kind]()
+        if is_cuda and self.has_fused_kernel:
+            make_recordable(optimizer, parameters[0].device)
+        return optimizer
+
+
+def make_recordable(optimizer: Optimizer, device: torch.device) -> None:
+    """Keep the learning rate in a tensor, so that a CUDA graph reads the rate of each step."""
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=device)
+        if "capturable" in group:
+            group["capturable"] = True
+
+
+def is_recordable(optimizer: Optimizer) -> bool:
+    """Whether a CUDA graph of a step follows the learning rate."""
+    return all(isinstance(group["lr"], Tensor) for group in optimizer.param_groups)
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def state_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

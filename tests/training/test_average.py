@@ -12,7 +12,8 @@ def test_update_by_hand():
     expected = 2.0
     for step, value in enumerate([3.0, -1.0, 7.0, 4.0, 0.5, 6.0, 2.5, 8.0, 1.0], 1):
         nn.init.constant_(model.weight, value)
-        average.update(step)
+        average.set_step(step)
+        average.update()
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * value
         assert average.weights["weight"].item() == pytest.approx(expected, rel=1e-12)
@@ -27,7 +28,8 @@ def test_swap_is_undone_bit_for_bit_even_by_an_error():
     with torch.no_grad():
         for p in model.parameters():
             p.mul_(1.1)
-    average.update(1)
+    average.set_step(1)
+    average.update()
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
     places = [p.data_ptr() for p in model.parameters()]
     with average.swapped_in(model):

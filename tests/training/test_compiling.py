@@ -12,6 +12,7 @@ from clearformer.data.pixels import ImageConfig
 from clearformer.models import MODELS
 from clearformer.objectives.image_classification import ImageClassification, ImageClassificationConfig
 from clearformer.tasks import TASKS
+from clearformer.training import compiling
 from clearformer.training.compiling import MAX_SHAPES, How, compiled
 
 pytestmark = pytest.mark.filterwarnings(
@@ -161,3 +162,34 @@ def test_a_field_that_is_there_or_not_is_another_shape(counting: Counting) -> No
     positions = torch.arange(7).expand(2, 7)
     losses("gpt", "whole", [text(7), text(7, positions=positions), text(7)], counting)
     assert counting.graphs == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "device", "n_tokens", "shapes", "expected"),
+    [
+        ("auto", "cpu", 10**15, "few", "off"),
+        ("auto", "cuda", 1000, "few", "graph"),
+        ("auto", "cuda", 1000, "one", "graph"),
+        ("auto", "cuda", 1000, "many", "off"),
+        ("auto", "cuda", 10**15, "few", "blocks"),
+        ("auto", "cuda", 10**15, "one", "whole"),
+        ("off", "cuda", 10**15, "one", "off"),
+        ("whole", "cpu", 1, "many", "whole"),
+    ],
+)
+def test_auto_compiles_long_runs(
+    how: How, device: str, n_tokens: int, shapes: Any, expected: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "can_compile", lambda: True)
+    model = case("gpt")[0]
+    assert compiling.choose(how, torch.device(device), model, n_tokens, shapes) == expected
+
+
+def test_recurrent_networks_are_recorded_and_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "can_compile", lambda: True)
+    assert compiling.choose("auto", torch.device("cuda"), case("rnn-lm")[0], 10**15, "one") == "graph"
+
+
+def test_without_a_compiler_steps_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "can_compile", lambda: False)
+    assert compiling.choose("auto", torch.device("cuda"), case("gpt")[0], 10**15, "one") == "graph"

@@ -31,7 +31,8 @@ def test_they_are_averaged_with_the_weights() -> None:
     average, expected = Average(model, 0.5), model[1].running_mean.clone()
     for step in range(1, 4):
         model(torch.randn(7, 2, 5, 5))
-        average.update(step)
+        average.set_step(step)
+        average.update()
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * model[1].running_mean
     own = model[1].running_mean.clone()
