@@ -24,4 +24,4 @@ def test_only_several_seeds_have_a_spread(scores: tuple[float, ...], spread: dic
     assert dict(zip(header, row)) == score | spread | dict.fromkeys(
         ("parameters", "tokens/s", "memory, MB", "seconds"), "7"
     )
-    assert f"<p>{told} Seconds" in page(results, "<svg></svg>", "")
+    assert f"<p>{told} The time" in page(results, "<svg></svg>", "")

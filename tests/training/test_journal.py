@@ -50,8 +50,10 @@ def test_a_line_being_written_is_not_read(tmp_path):
 
 def test_meter_means_are_over_tokens_and_steps():
     meter = Meter(torch.device("cpu"))
-    meter.add(torch.tensor(12.0), torch.tensor(1.0), 3)
-    meter.add(torch.tensor(30.0), torch.tensor(2.0), 11)
+    meter.add(torch.tensor(12.0), torch.tensor(1.0))
+    meter.count(3)
+    meter.add(torch.tensor(30.0), torch.tensor(2.0))
+    meter.count(11)
     assert meter.stop()
     values = meter.read()
     assert (values["loss"], values["grad_norm"]) == (3.0, 1.5)
@@ -60,7 +62,8 @@ def test_meter_means_are_over_tokens_and_steps():
 
 def test_meter_state_is_exact():
     one, two = Meter(torch.device("cpu")), Meter(torch.device("cpu"))
-    one.add(torch.tensor(1 / 3), torch.tensor(1e-7), 5)
+    one.add(torch.tensor(1 / 3), torch.tensor(1e-7))
+    one.count(5)
     two.load_state(json.loads(json.dumps(one.state())))
     assert torch.equal(one.sums, two.sums)
     assert (two.tokens, two.steps) == (5, 1)
@@ -69,7 +72,8 @@ def test_meter_state_is_exact():
 @pytest.mark.parametrize(("loss", "norm"), [("nan", 1.0), ("inf", 1.0), (1.0, "nan")])
 def test_meter_notices_what_is_not_finite(loss, norm):
     meter = Meter(torch.device("cpu"))
-    meter.add(torch.tensor(float(loss)), torch.tensor(float(norm)), 5)
+    meter.add(torch.tensor(float(loss)), torch.tensor(float(norm)))
+    meter.count(5)
     assert not meter.stop()
 
 
