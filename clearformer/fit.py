@@ -5,6 +5,7 @@ set_up     everything before the first step
 prepare    store data and vocabulary in the run folder; the final recipe is written before any example is stored
 """
 
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -20,11 +21,12 @@ from clearformer.layers.linear import pack
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.metric import Metric
-from clearformer.models.build import build_model
+from clearformer.models.build import build_model, model_class
 from clearformer.recipe import Recipe
+from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
-from clearformer.training.compiling import How, choose, compiled
+from clearformer.training.compiling import How, Objective, choose, compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
@@ -49,6 +51,8 @@ def train(
     where = pick_device(device)
     if where.type == "cpu":
         keep_freed_memory()
+    elif where.type == "cuda":
+        torch.cuda.set_device(where)  # graphs, streams and seeds use the current device
     world = join_world(where)
     trainer = None
     try:
@@ -109,7 +113,7 @@ def set_up(
 ) -> tuple[Trainer, Task]:
     """Build the trainer and the task of a run, in an order that keeps random draws repeatable."""
     base = base or open_start(recipe, run)
-    task = prepare(with_batches(recipe, run, device), run, world, base, survey)
+    task = prepare(with_batches(recipe, run, device, world), run, world, base, survey)
     final = task.recipe
     torch.manual_seed(final.train.seed)
     with built_in(final.train.precision):
@@ -121,37 +125,55 @@ def set_up(
         announce(task, model, device, world)
     plain = task.build_objective()
     carried = getattr(plain, "carried", None)
-    how = how_to_run(task, model, device, world)
+    how, is_recorded = how_to_run(task, model, plain, device, world)
     objective = compiled(plain, model, how)
     if final.train.parallel == "shard" and world.size > 1:
         shard(model, device)
     saved = learning if final.tuning is not None and final.tuning.is_partial else None
-    config = final.train.changed(compile=how)
-    parts = (model, objective, final.optim.build(model), final.schedule, config, run, device, world)
+    optimizer = final.optim.build(model, is_recorded)
+    parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
     return Trainer(*parts, task.validation(device), task.facts, saved, task.unit, carried, metric), task
 
 
-def with_batches(recipe: Recipe, run: RunFolder, device: torch.device) -> Recipe:
+def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:
     """The recipe with train.batches resolved, so that a resumed run sees the same batches on any device."""
     train = recipe.train
     if train.batches != "auto":
         return recipe
-    is_plain = train.compile == "off" or train.deterministic or run.last.exists()
-    is_fixed = device.type == "cuda" and not is_plain
-    return recipe.with_tables(train=train.changed(batches="fixed" if is_fixed else "free"))
+    is_model_recordable = bool(getattr(model_class(recipe.model.kind), "is_recordable", False))
+    is_fixed = train.compile != "off" and is_model_recordable and not run.last.exists()
+    batches = "fixed" if is_fixed and allows_recording(recipe, device, world) else "free"
+    return recipe.with_tables(train=train.changed(batches=batches))
 
 
-def how_to_run(task: Task, model: nn.Module, device: torch.device, world: World) -> How:
-    """Resolve train.compile, and print the choice of "auto"."""
+def allows_recording(recipe: Tables, device: torch.device, world: World) -> bool:
+    """Whether device, processes and settings allow steps to be recorded as CUDA graphs."""
+    is_plain = recipe.train.deterministic or not recipe.optim.has_fused_kernel
+    return device.type == "cuda" and world.size == 1 and not is_plain
+
+
+def how_to_run(
+    task: Task, model: nn.Module, objective: Objective, device: torch.device, world: World
+) -> tuple[How, bool]:
+    """Resolve train.compile, print the choice, and return it with whether steps are recorded as CUDA graphs."""
     train = task.recipe.train
-    n_tokens = train.steps * train.tokens * train.accumulation * world.size
-    is_plain = train.deterministic or world.size > 1 or not task.recipe.optim.has_fused_kernel
-    how = choose(train.compile, device, model, n_tokens, "many" if is_plain else task.shapes)
-    if train.compile == "auto" and how != "off":
-        compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")
-        console.print(f"training {compiling}records its steps as CUDA graphs (train.compile = {how})")
-    return how
+    can_record = (
+        allows_recording(task.recipe, device, world)
+        and task.shapes != "many"
+        and bool(getattr(model, "is_recordable", False) and getattr(objective, "is_recordable", False))
+    )
+    if train.compile != "auto":
+        if train.compile == "graph" and not can_record:
+            console.print("the steps of this run cannot be recorded: train.compile = graph has no effect")
+        return train.compile, can_record and train.compile != "off"
+    if not can_record:
+        return "off", False
+    n_tokens = min(train.steps * train.tokens * train.accumulation, train.max_tokens or sys.maxsize)
+    how = "graph" if train.max_seconds is not None else choose(model, n_tokens, task.shapes)
+    compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")
+    console.print(f"training {compiling}records its steps as CUDA graphs (train.compile = {how})")
+    return how, True
 
 
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:

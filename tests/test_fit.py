@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.sources import evenly_spaced
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.loading import folder as loading_read
+from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
+from clearformer.tasks import task_named
 from clearformer.tasks.translation import TranslationTask
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
@@ -238,23 +241,51 @@ def test_validation_is_spread_over_the_whole_set(n, asked, expected):
 
 
 @pytest.mark.parametrize(
-    ("asked", "device", "compile", "is_resumed", "expected"),
+    ("train", "device", "is_resumed", "expected"),
     [
-        ("auto", "cpu", "auto", False, "free"),
-        ("auto", "cuda", "auto", False, "fixed"),
-        ("auto", "cuda", "off", False, "free"),
-        ("auto", "cuda", "auto", True, "free"),
-        ("auto", "cuda", "deterministic", False, "free"),
-        ("fixed", "cpu", "off", True, "fixed"),
-        ("free", "cuda", "auto", False, "free"),
+        ({}, "cpu", False, "free"),
+        ({}, "cuda", False, "fixed"),
+        ({"compile": "off"}, "cuda", False, "free"),
+        ({"deterministic": True}, "cuda", False, "free"),
+        ({}, "cuda", True, "free"),
+        ({"batches": "fixed"}, "cpu", True, "fixed"),
+        ({"batches": "free"}, "cuda", False, "free"),
     ],
 )
-def test_shapes_of_batches_are_settled_before_the_run(asked, device, compile, is_resumed, expected, pairs, tmp_path):
+def test_shapes_of_batches_are_settled_before_the_run(train, device, is_resumed, expected, pairs, tmp_path):
     """A run that began without the setting keeps its free shapes when it is resumed."""
     before = recipe(pairs)
-    settings = {"deterministic": True} if compile == "deterministic" else {"compile": compile}
-    before = before.with_tables(train=before.train.changed(batches=asked, **settings))
+    before = before.with_tables(train=before.train.changed(**train))
     run = RunFolder(tmp_path)
     if is_resumed:
         run.last.touch()
-    assert fit.with_batches(before, run, torch.device(device)).train.batches == expected
+    assert fit.with_batches(before, run, torch.device(device), World()).train.batches == expected
+    if expected == "fixed" and device == "cuda":
+        two = World(size=2)
+        slow = before.with_tables(optim=before.optim.changed(kind="rmsprop"))
+        assert fit.with_batches(before, run, torch.device(device), two).train.batches == "free"
+        assert fit.with_batches(slow, run, torch.device(device), World()).train.batches == "free"
+
+
+@pytest.mark.parametrize(
+    ("train", "device", "expected"),
+    [
+        ({}, "cpu", ("off", False)),
+        ({}, "cuda", ("graph", True)),
+        ({"compile": "graph"}, "cuda", ("graph", True)),
+        ({"compile": "graph"}, "cpu", ("graph", False)),
+        ({"compile": "off"}, "cuda", ("off", False)),
+        ({"deterministic": True}, "cuda", ("off", False)),
+        ({"max_seconds": 60.0, "steps": 10_000_000}, "cuda", ("graph", True)),
+        ({"max_tokens": 1000, "steps": 10_000_000}, "cuda", ("graph", True)),
+        ({"batches": "free"}, "cuda", ("off", False)),
+    ],
+)
+def test_how_a_run_is_sped_up(train, device, expected, pairs, tmp_path):
+    before = recipe(pairs)
+    before = before.with_tables(train=before.train.changed(**{"compile": "auto", "batches": "fixed", **train}))
+    task = task_named("translation")(before, RunFolder(tmp_path))
+    model, where = build_model(before.model.changed(source_vocab=29, target_vocab=29)), torch.device(device)
+    assert fit.how_to_run(task, model, task.build_objective(), where, World()) == expected
+    plugin = nn.Linear(2, 3)  # a model that does not declare is_recordable
+    assert fit.how_to_run(task, plugin, task.build_objective(), where, World())[1] is False

@@ -50,16 +50,8 @@ class BucketBatches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
-        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each.
-
-        The batches of a group have the same shape, except for a few groups: a step has as few shapes as a batch.
-        """
-        batches = self.epoch(epoch)
-        if group == 1:
-            return [[batch] for batch in batches]
-        groups = in_groups(sorted(batches, key=lambda rows: self.shape(rows)), group)
-        order = np.random.default_rng((self.seed, epoch, group)).permutation(len(groups))
-        return [groups[i] for i in order]
+        """The batches of one epoch in groups of `group` (ranks * accumulation), one optimiser step each."""
+        return in_groups(self.epoch(epoch), group)
 
     def shape(self, rows: np.ndarray) -> tuple[int, int]:
         """The shape (B, L) of a batch of these pairs, of the shortest bucket that holds the longest of them."""
@@ -68,7 +60,8 @@ class BucketBatches:
 
     def padding(self, epoch: int = 0) -> float:
         """The fraction of positions, over both sides, that hold no token."""
-        return 1 - self.fill(epoch)
+        shapes = [self.shape(rows) for rows in self.epoch(epoch)]
+        return 1 - int(self.lengths.sum()) / (2 * sum(n_rows * length for n_rows, length in shapes))
 
     def fill(self, epoch: int = 0) -> float:
         """The fraction of the budget, over both sides, that holds tokens, on average over the batches."""

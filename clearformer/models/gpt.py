@@ -57,6 +57,7 @@ class GPT(nn.Module):
     Config = GPTConfig
     task = "causal-lm"
     batch_class = TextBatch
+    is_recordable = True  # as a CUDA graph
 
     def __init__(self, config: GPTConfig, core: Core | None = None) -> None:
         super().__init__()

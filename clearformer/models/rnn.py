@@ -66,6 +66,11 @@ class RNN(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init)
 
+    @property
+    def is_recordable(self) -> bool:
+        """Whether training steps can be recorded as CUDA graphs: cuDNN reads the seed of its dropout on the host."""
+        return self.config.dropout == 0
+
     def forward(self, batch: TextBatch) -> Tensor:
         hidden = self.hidden(batch)
         return hidden if self.unembedding is None else self.head(hidden)

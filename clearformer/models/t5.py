@@ -45,6 +45,7 @@ class T5(Transformer):
 
     Config = T5Config
     begins_with = "pad"
+    is_recordable = False  # not measured yet
 
     def __init__(self, config: T5Config, core: Core | None = None) -> None:
         super().__init__(config, core)

@@ -60,6 +60,7 @@ class Transformer(nn.Module):
     Config = TransformerConfig
     task = "translation"
     batch_class = Batch
+    is_recordable = True  # as a CUDA graph
     begins_with = "bos"
     """The special token with which the decoder starts."""
 

@@ -31,6 +31,7 @@ class CausalLMConfig(Config):
 class CausalLM:
     Config = CausalLMConfig
     task = "causal-lm"
+    is_recordable = True  # as a CUDA graph
 
     def __init__(self, config: CausalLMConfig) -> None:
         self.config = config

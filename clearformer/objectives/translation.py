@@ -23,6 +23,7 @@ class TranslationConfig(Config):
 class Translation:
     Config = TranslationConfig
     task = "translation"
+    is_recordable = True  # as a CUDA graph
 
     def __init__(self, config: TranslationConfig) -> None:
         self.config = config

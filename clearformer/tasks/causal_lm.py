@@ -22,6 +22,7 @@ from clearformer.tasks.auto.text import plan_finetune_text, plan_text
 from clearformer.tasks.task import Plan, Pretrained, Request
 from clearformer.tasks.text_task import TextTask, text_encoder, token_metrics
 from clearformer.text import Tokenizer
+from clearformer.training.compiling import NumberOfShapes
 from clearformer.wording import count
 
 SAMPLE_LENGTH = 60  # tokens generated at each validation
@@ -34,7 +35,6 @@ class CausalLMTask(TextTask):
     objective = CausalLM
     windows: ClassVar[type[Windows]] = Windows
     """How the text is divided into rows, for models that do not carry their state from batch to batch."""
-    shapes = "one"
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
@@ -59,6 +59,12 @@ class CausalLMTask(TextTask):
         seed = train.seed if name == "train" else 0  # validation is the same for every seed
         cut: type[Windows | Streams] = Streams if carries else self.windows
         return cut(DocumentStore(self.path(name)), length, max(1, train.tokens // length), seed, data.joined)
+
+    @property
+    def shapes(self) -> NumberOfShapes:  # type: ignore[override]
+        """One, except for a recurrent network that begins each document with a new state."""
+        carries = getattr(model_class(self.recipe.model.kind), "carries", False)
+        return "many" if carries and not self.recipe.data.joined else "one"
 
     def describe(self) -> str:
         split = self.split("train")

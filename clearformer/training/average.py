@@ -15,13 +15,13 @@ from clearformer.training.statistics import statistics
 class Average:
     """`weights` maps the name of each trainable tensor to its average. Tied tensors occur once."""
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, is_recorded: bool = False) -> None:
         self.decay, tensors = decay, dict(learning(model))
         self.tensors = list(tensors.values())  # of the model, looked up once
         self.weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in tensors.items()}
-        self.gain: float | Tensor = 0.0  # 1 − d; a tensor on CUDA, so that a CUDA graph reads the value of the step
-        if self.tensors and self.tensors[0].is_cuda:
-            self.gain = torch.zeros((), device=self.tensors[0].device)
+        self.gain: float | Tensor = 0.0  # 1 − d; a tensor if steps are recorded, so that a CUDA graph follows it
+        if is_recorded:
+            self.gain = torch.zeros((), dtype=self.tensors[0].dtype, device=self.tensors[0].device)
 
     def set_step(self, step: int) -> None:
         """Set d for the next update."""

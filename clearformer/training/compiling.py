@@ -6,12 +6,17 @@
     whole    the objective with the model: one graph per batch shape, with head and loss fused, for a few shapes
     auto     graph; for a long run of a Transformer also whole if all batches have one shape, otherwise blocks
 
-On CUDA, blocks and whole record their steps as well. Only training is compiled; decoding runs the uncompiled model.
+Steps are recorded on CUDA, by one process, for the models and objectives with `is_recordable`: nothing in their forward
+pass reads a value on the host, draws a random number there or keeps state in Python. With blocks and whole they are
+recorded as well. Only training is compiled; decoding runs the uncompiled model.
 """
 
+import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Hashable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -29,15 +34,8 @@ MAX_SHAPES = 4  # graphs of the whole model; each takes a minute or more to comp
 LONG_RUN = 4e16  # floating-point operations: about five minutes on an H200, where compiling takes one and saves a tenth
 
 
-def choose(how: How, device: torch.device, model: nn.Module, n_tokens: int, shapes: NumberOfShapes) -> How:
-    """Resolve "auto" for a run on `n_tokens` tokens; every other setting is returned unchanged.
-
-    `shapes` is the number of shapes that the batches of the run have.
-    """
-    if how != "auto":
-        return how
-    if device.type != "cuda" or shapes == "many":
-        return "off"
+def choose(model: nn.Module, n_tokens: int, shapes: NumberOfShapes) -> How:
+    """Resolve "auto" for a run on `n_tokens` tokens whose steps can be recorded."""
     n_operations = 6 * n_tokens * sum(p.numel() for p in model.parameters())
     has_attention = any(isinstance(module, MultiHeadAttention) for module in model.modules())
     if n_operations < LONG_RUN or not has_attention or not can_compile():
@@ -46,8 +44,10 @@ def choose(how: How, device: torch.device, model: nn.Module, n_tokens: int, shap
 
 
 def can_compile() -> bool:
-    """Whether torch.compile finds Triton and a C compiler."""
-    return find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+    """Whether Triton is installed and can build its launcher: it needs a C compiler and the headers of Python."""
+    compilers = (os.environ.get("CC", "gcc"), "gcc", "clang")
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    return find_spec("triton") is not None and has_headers and any(map(shutil.which, compilers))
 
 
 def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Callable = "inductor") -> Objective:

@@ -151,10 +151,10 @@ class Trainer:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.facts, self.part, self.metric = facts or {}, part, metric
         self.carried = {} if carried is None else carried
-        self.average = Average(model, config.ema) if config.ema else None
+        is_recorded = is_recordable(optimizer)
+        self.average = Average(model, config.ema, is_recorded) if config.ema else None
         self.meter = Meter(device, unit)
         self.progress = Progress()
-        is_recorded = config.compile != "off" and world.size == 1 and is_recordable(optimizer)
         self.graphs = Graphs(self.update, optimizer.zero_grad, device) if is_recorded else None
 
     def train(self, steps: StepSource) -> Progress:
@@ -349,7 +349,7 @@ class Trainer:
         load_weights(self.model, under("model.", tensors), where, self.part)
         load_state(self.optimizer, self.model, under("optimizer.", tensors))
         if self.average is not None:
-            self.average = Average(self.model, self.config.ema)
+            self.average = Average(self.model, self.config.ema, self.graphs is not None)
             for name, tensor in under("average.", tensors).items():
                 self.average.weights[name].copy_(like(tensor, self.average.weights[name]))
         self.carried.clear()

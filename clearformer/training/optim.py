@@ -41,8 +41,11 @@ class OptimConfig(Config):
         """Whether torch updates all weights with one CUDA kernel, which can read the learning rate from a tensor."""
         return self.kind not in ("adagrad", "rmsprop")
 
-    def build(self, model: nn.Module) -> Optimizer:
-        """Build the optimiser; weight decay applies to matrices, not to vectors such as biases and gains."""
+    def build(self, model: nn.Module, is_recorded: bool = False) -> Optimizer:
+        """Build the optimiser; weight decay applies to matrices, not to vectors such as biases and gains.
+
+        `is_recorded` prepares it for steps that are recorded as CUDA graphs.
+        """
         parameters = [p for p in model.parameters() if p.requires_grad]
         groups = [
             {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": self.weight_decay},
@@ -51,7 +54,7 @@ class OptimConfig(Config):
         is_cuda = any(p.is_cuda for p in parameters)
         fused: dict[str, Any] = {"fused": True} if is_cuda else {"foreach": True}
         adam = {"betas": self.betas, "eps": self.eps, **fused}
-        sgd = fused if is_cuda else {}
+        sgd = fused if is_recorded else {}
         makers: dict[str, Callable[[], Optimizer]] = {
             "gd": lambda: torch.optim.SGD(groups, self.lr, **sgd),
             "sgd": lambda: torch.optim.SGD(groups, self.lr, **sgd),
@@ -63,7 +66,7 @@ class OptimConfig(Config):
             "adamw": lambda: torch.optim.AdamW(groups, self.lr, **adam),
         }
         optimizer = makers[self.kind]()
-        if is_cuda and self.has_fused_kernel:
+        if is_recorded:
             make_recordable(optimizer, parameters[0].device)
         return optimizer
 

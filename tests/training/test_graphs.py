@@ -39,7 +39,7 @@ def trainer(folder: Path, compile: str, precision: str, dropout: float = 0.1) ->
         model = Transformer(TransformerConfig(**SIZES, dropout=dropout)).to("cuda")
     config = TrainConfig(steps=60, compile=compile, precision=precision, ema=0.9, tokens=64)
     objective = Translation(TranslationConfig())
-    parts = (objective, OptimConfig(lr=1e-3).build(model), ScheduleConfig(warmup=5), config)
+    parts = (objective, OptimConfig(lr=1e-3).build(model, compile == "graph"), ScheduleConfig(warmup=5), config)
     return Trainer(model, *parts, RunFolder(folder), torch.device("cuda", 0), World())
 
 
