@@ -17,7 +17,7 @@ from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import built_in, make_deterministic
 from clearformer.training.schedules import ScheduleConfig
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 SHAPES = [(7, 5), (3, 11), (7, 5), (5, 7)]
 SIZES = {"source_vocab": 29, "target_vocab": 29, "n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 24}
