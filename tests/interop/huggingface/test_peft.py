@@ -241,7 +241,7 @@ def test_adapters_of_another_base_are_refused_by_name(base: Path, tmp_path: Path
     refuse({key: x for key, x in whole.items() if key != first}, f"lacks `{first}`")
     refuse({key: x for key, x in whole.items() if "layers.0.self_attn.q_proj" not in key}, r"lacks `.*q_proj.lora_A")
     refuse({**whole, first: torch.zeros(R, 5)}, r"q_proj.lora_A.weight` has the shape \(3, 5\), not \(3, 14\)")
-    refuse({**whole, first: torch.zeros(R + 1, H * K)}, r"is \(4, 14\), not \(3, 14\)")
+    refuse({**whole, first: torch.zeros(R + 1, H * K)}, r"has the shape \(4, 14\), not \(3, 14\)")
     refuse(
         {key.replace("encoder.layers.1", "encoder.layers.9"): x for key, x in whole.items()}, r"adapts `model.enc.*9"
     )
