@@ -93,7 +93,8 @@ def test_an_average_is_of_what_learns() -> None:
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     with torch.no_grad():
         model.classifier.bias.add_(1)
-    average.update(100)
+    average.set_step(100)
+    average.update()
     with average.swapped_in(model):
         torch.testing.assert_close(model.classifier.bias, before["classifier.bias"] + 0.1)
     assert model.classifier.bias.equal(before["classifier.bias"] + 1)
