@@ -30,13 +30,14 @@ from clearformer.training.loop import Progress
 RECIPES = Path(__file__).parent.parent / "recipes"
 SETTINGS = ("train.validate_every=1000000", "train.save_every=1000000", "train.patience=0")
 
-# name: the arguments of `clearformer train`, the steps, and the values of train.compile to compare
+# the arguments of `clearformer train` and the number of steps
 CASES = {
     "multi30k-recipe": ("{recipes}/multi30k-en-de.toml --set data.root={data}/multi30k/revisit-mmt-bpe/en-de", 800),
     "multi30k-zero": ("--pairs {data}/multi30k/raw/train.en.gz,{data}/multi30k/raw/train.de.gz", 800),
     "tatoeba-base": ("--pairs {work}/fra.tsv --model transformer-base --set train.tokens=16384", 300),
     "ptb-lstm-small": ("{recipes}/lstm-ptb-small.toml --set data.root={data}/ptb", 1000),
 }
+# the values of train.compile to compare, if not off and auto
 HOW = {"tatoeba-base": ("off", "graph", "blocks")}
 
 

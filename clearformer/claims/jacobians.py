@@ -16,7 +16,7 @@ Step = Callable[[Tensor, Tensor], Tensor]  # x (…, G·D), state (N, …, D) ->
 
 
 def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
-    """Return norms (B, T + 1), of which entry d is the norm of ∂s_T/∂s_{T−d}.
+    """Return norms (B, T + 1); entry d is the norm of ∂s_T/∂s_{T−d}.
 
     s_0 is start (N, B, D), and s_1 … s_T are computed from inputs (B, T, G·D).
     """
@@ -33,6 +33,6 @@ def through_time(step: Step, inputs: Tensor, start: Tensor) -> Tensor:
 
 
 def through_layer(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return norms (B, T), of which entry d is the norm of ∂h_T/∂x_{T−d}, where h = layer(x) and x is (B, T, D)."""
+    """Return norms (B, T); entry d is the norm of ∂h_T/∂x_{T−d}, where h = layer(x) and x is (B, T, D)."""
     jacobian = vmap(jacrev(lambda row: layer(row[None])[0, -1]))(x)  # (B, D, T, D)
     return torch.linalg.matrix_norm(jacobian.transpose(1, 2), 2).flip(1)

@@ -4,7 +4,7 @@ Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch 
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Self
 
@@ -52,6 +52,11 @@ class Tensors:
         """The same batch with `move` applied to every tensor."""
         fields = vars(self).items()
         return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
+
+    def signature(self) -> Hashable:
+        """Everything that a compiled or recorded step depends on: shapes and types of tensors, and other values."""
+        values = ((name, value) for name, value in vars(self).items() if name != "n_tokens")
+        return tuple((name, v.shape, v.dtype) if isinstance(v, Tensor) else (name, v) for name, v in values)
 
     def _count(self, labels: Tensor | None) -> None:
         """Set `n_tokens`, if it was omitted, to the number of labels that are not IGNORE, or to B without labels."""

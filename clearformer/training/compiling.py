@@ -27,7 +27,7 @@ from clearformer.layers.attention import MultiHeadAttention
 from clearformer.training.journal import console
 
 How = Literal["auto", "off", "graph", "blocks", "whole"]
-Shapes = Literal["auto", "free", "fixed"]
+BatchShapes = Literal["auto", "free", "fixed"]
 NumberOfShapes = Literal["one", "few", "many"]
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 MAX_SHAPES = 4  # graphs of the whole model; each takes a minute or more to compile
@@ -81,7 +81,7 @@ class Whole:
 
     def __call__(self, model: nn.Module, batch: Tensors) -> tuple[Tensor, int]:
         tensors = {name: value for name, value in vars(batch).items() if name != "n_tokens"}
-        if self.is_compiled(shape_of(tensors)):
+        if self.is_compiled(batch.signature()):
             return self.total(model, type(batch), tensors), batch.n_tokens
         return self.objective(model, batch)[0], batch.n_tokens
 
@@ -97,11 +97,3 @@ class Whole:
                 "other shapes run uncompiled. For texts of many lengths, use --set train.compile=blocks."
             )
         return is_known
-
-
-def shape_of(tensors: dict[str, Any]) -> Hashable:
-    """Everything in a batch that a graph depends on: shape and dtype of tensors, and the value of anything else."""
-    return tuple(
-        (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
-        for name, value in tensors.items()
-    )

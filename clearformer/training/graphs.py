@@ -13,14 +13,13 @@ of the device, which is seeded before each step, so a replayed step draws the sa
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearformer.data.batch import Tensors
-from clearformer.training.journal import console
+from clearformer.errors import TrainingError
 
 MAX_GRAPHS = 16  # recorded shapes; further shapes run as plain steps
 
@@ -28,62 +27,49 @@ Update = Callable[[Sequence[Tensors], Tensor], None]
 
 
 class Graphs:
-    """`update(batches, n_tokens)`, recorded for the first MAX_GRAPHS shapes that occur twice; plain for others.
+    """`update(batches, n_tokens)`, recorded for the first MAX_GRAPHS shapes that occur twice; plain for others."""
 
-    `clear` discards gradients, which a failed recording leaves behind without values.
-    """
-
-    def __init__(self, update: Update, clear: Callable[[], None], device: torch.device) -> None:
-        self.update, self.clear = update, clear
-        self.seen = set[Hashable]()
-        self.steps = dict[Hashable, RecordedStep | None]()
+    def __init__(self, update: Update, device: torch.device) -> None:
+        self.update, self.seen, self.steps = update, set[Hashable](), dict[Hashable, RecordedStep]()
         self.n_tokens = torch.ones((), device=device)
         self.pool = torch.cuda.graph_pool_handle()  # memory that all graphs reuse: only one runs at a time
 
     def __call__(self, batches: Sequence[Tensors], n_tokens: int) -> None:
         self.n_tokens.fill_(n_tokens)
-        key = tuple(signature(batch) for batch in batches)
+        key = tuple(batch.signature() for batch in batches)
         if key in self.seen and key not in self.steps and len(self.steps) < MAX_GRAPHS:
-            self.steps[key] = self.record(batches)
+            self.steps[key] = RecordedStep(self.update, batches, self.n_tokens, self.pool)
         self.seen.add(key)
-        step = self.steps.get(key)
-        if step is None:
-            self.update(batches, self.n_tokens)
+        if key in self.steps:
+            self.steps[key].replay(batches)
         else:
-            step.replay(batches)
-
-    def record(self, batches: Sequence[Tensors]) -> "RecordedStep | None":
-        """None if a step cannot be recorded, for example because it reads a value on the host."""
-        try:
-            return RecordedStep(self.update, batches, self.n_tokens, self.pool)
-        except RuntimeError as error:
-            self.clear()
-            shape = " × ".join(map(str, next(iter(vars(batches[0]).values())).shape))
-            reason = str(error).splitlines()[0]
-            console.print(f"batches of shape {shape} run without a CUDA graph: {reason}")
-            return None
+            self.update(batches, self.n_tokens)
 
 
 class RecordedStep:
-    """The graph of a step for one shape, with the batches that it reads."""
+    """The graph of a step for one shape, with the batches that it reads.
+
+    A recording that fails leaves the stream and the generator of the device unusable, so the run ends; the last
+    checkpoint is intact.
+    """
 
     def __init__(self, update: Update, batches: Sequence[Tensors], n_tokens: Tensor, pool: Any) -> None:
         self.batches = [batch.map(torch.clone) for batch in batches]
         self.graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        # The thread that prepares batches may allocate pinned memory meanwhile, hence thread_local.
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-            update(self.batches, n_tokens)
+        try:
+            # The thread that prepares batches may allocate pinned memory meanwhile, hence thread_local.
+            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+                update(self.batches, n_tokens)
+        except RuntimeError as error:
+            raise TrainingError(
+                f"a training step cannot be recorded as a CUDA graph: {str(error).splitlines()[0]}",
+                "train without graphs: --set train.compile=off",
+            ) from error
 
     def replay(self, batches: Sequence[Tensors]) -> None:
         for static, batch in zip(self.batches, batches):
-            for field in fields(batch):  # type: ignore[arg-type]
-                if isinstance(value := getattr(batch, field.name), Tensor):
-                    getattr(static, field.name).copy_(value)
+            for name, value in vars(batch).items():
+                if isinstance(value, Tensor):
+                    getattr(static, name).copy_(value)
         self.graph.replay()
-
-
-def signature(batch: Tensors) -> Hashable:
-    """Everything in a batch that a graph depends on: shapes and types of tensors, and the other values."""
-    values = ((field.name, getattr(batch, field.name)) for field in fields(batch) if field.name != "n_tokens")  # type: ignore[arg-type]
-    return tuple((name, v.shape, v.dtype) if isinstance(v, Tensor) else (name, v) for name, v in values)

@@ -27,7 +27,7 @@ from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
-from clearformer.training.compiling import How, Shapes
+from clearformer.training.compiling import BatchShapes, How
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import are_finite, check_results, diverged
@@ -80,7 +80,7 @@ class TrainConfig(Config):
         description="speed-up on CUDA: graph records each step as a CUDA graph; blocks and whole also compile the "
         "model, which takes a minute or more; auto chooses by the length of the run",
     )
-    batches: Shapes = Field(
+    batches: BatchShapes = Field(
         "auto",
         description="shapes of batches of pairs: free (least padding) or fixed (a few shapes, needed for CUDA graphs); "
         "auto is fixed on CUDA",
@@ -155,7 +155,7 @@ class Trainer:
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
         self.meter = Meter(device, unit)
         self.progress = Progress()
-        self.graphs = Graphs(self.update, optimizer.zero_grad, device) if is_recorded else None
+        self.graphs = Graphs(self.update, device) if is_recorded else None
 
     def train(self, steps: StepSource) -> Progress:
         """Continue from `progress` until the budget is spent, early stopping applies, or Ctrl-C is pressed."""

@@ -202,7 +202,7 @@ def test_steps_say_what_one_pass_says(name: str) -> None:
 
 
 def size_of(model: Any) -> tuple[int, ...]:
-    """Of a text, T tokens; the side of an image, or frames of which T are judged, and the channels of either."""
+    """The length of an input: T tokens, pixels per side of an image, or frames; and its channels."""
     match model.task:
         case "image-classification" | "reconstruction":
             return model.config.size, model.config.channels
