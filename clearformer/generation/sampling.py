@@ -52,20 +52,29 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     return (cumulative > uniform[..., None] * cumulative.amax(-1, keepdim=True)).int().argmax(-1)
 
 
+def draw_token(logits: Tensor, uniform: Tensor, temperature: float, k: int, p: float) -> Tensor:
+    """Draw a token from each row of logits (…, V), by a random number from uniform (…) in [0, 1)."""
+    logits = widen(logits) / temperature
+    if k:
+        logits = top_k(logits, k)
+    if p < 1:
+        logits = top_p(logits, p)
+    return draw(logits, uniform)
+
+
+def draws(rng: Random, n: int) -> list[float]:
+    """Draw n numbers from [0, 1)."""
+    return [rng.randrange(RESOLUTION) / RESOLUTION for _ in range(n)]
+
+
 def sampler(temperature: float, rngs: Sequence[Random], k: int = 0, p: float = 1.0) -> Chooser:
     """Return a chooser with these settings and one random generator per sentence; greedy for temperature 0."""
     if temperature == 0:
         return greedy
 
     def choose(logits: Tensor, rows: Tensor) -> Tensor:
-        width = logits.size(1)
-        uniform = [[rngs[row].randrange(RESOLUTION) / RESOLUTION for _ in range(width)] for row in rows.tolist()]
-        logits = widen(logits) / temperature
-        if k:
-            logits = top_k(logits, k)
-        if p < 1:
-            logits = top_p(logits, p)
-        return draw(logits, torch.tensor(uniform, device=logits.device))
+        uniform = torch.tensor([draws(rngs[row], logits.size(1)) for row in rows.tolist()], device=logits.device)
+        return draw_token(logits, uniform, temperature, k, p)
 
     return choose
 

@@ -17,9 +17,9 @@ from clearformer.data.collate import pad_batch, pad_source
 from clearformer.data.pairs import with_task_prefix
 from clearformer.data.store import Ragged
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.generation.beam import beam_search
-from clearformer.generation.decode import DecodeConfig, Hypothesis, sample
-from clearformer.generation.sampling import generators, sampler
+from clearformer.generation.decode import DecodeConfig, Hypothesis
+from clearformer.generation.engine import Decoder, finished
+from clearformer.generation.sampling import generators
 from clearformer.generation.scoring import target_logprobs
 from clearformer.handles.alignment import Alignment, record_self_attention
 from clearformer.handles.batching import by_length, refuse_string
@@ -62,6 +62,7 @@ class Translator(Handle):
         super().__init__(model, name)
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.decode, self.prefix = decode or DecodeConfig(), prefix
+        self.decoder = Decoder(model)
 
     @property
     def start_id(self) -> int:
@@ -115,16 +116,13 @@ class Translator(Handle):
     def search(
         self, sources: list[list[int]], decode: DecodeConfig, n: int, seed: int | None, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        pad, eos = self.source_tokenizer.pad_id, self.source_tokenizer.eos_id
-        source, mask = (x.to(self.device) for x in pad_source(Ragged.of(sources), pad, eos))
+        source, mask = pad_source(Ragged.of(sources), self.source_tokenizer.pad_id, self.source_tokenizer.eos_id)
         limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
-        first = torch.full((len(sources),), self.start_id, device=self.device)
-        state = self.model.start(source, None if mask.all() else mask)
-        eos = self.target_tokenizer.eos_id
-        if decode.temperature > 0:
-            choose = sampler(decode.temperature, generators(seed, indices), decode.top_k, decode.top_p)
-            return sample(self.model, state, first, eos, limits, choose, n, decode.min_length)
-        return beam_search(self.model, state, first, eos, limits, decode)
+        first = torch.full((len(sources),), self.start_id)
+        is_sampled, eos = decode.temperature > 0, self.target_tokenizer.eos_id
+        rngs, width = (generators(seed, indices), n) if is_sampled else ((), decode.beam)
+        visible = None if mask.all() else mask
+        return finished(self.decoder.decode(source, visible, first, eos, limits, decode, width, rngs))
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
@@ -161,7 +159,9 @@ class Translator(Handle):
         """Return the model with the interface of a language model: sampling, stop strings and streaming."""
         if chat:
             raise CheckpointError(f"{self.name} is {self.kind}: it has no chat template", "omit --chat")
-        return EncoderDecoderWriter(self.model, self.target_tokenizer, self.decode, self.name, self.encode_prompt)
+        writer = EncoderDecoderWriter(self.model, self.target_tokenizer, self.decode, self.name, self.encode_prompt)
+        writer.decoder = self.decoder
+        return writer
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Return the source and EOS, for the encoder, followed by the decoder's first token."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.errors import DataError
-from clearformer.generation.beam import beam_search
-from clearformer.generation.decode import DecodeConfig, Hypothesis, sample_steps
-from clearformer.generation.sampling import generators, repetition, sampler
+from clearformer.generation.decode import DecodeConfig, Hypothesis
+from clearformer.generation.engine import Decoder, finished
+from clearformer.generation.sampling import generators
 from clearformer.handles.batching import by_length, refuse_string
 from clearformer.handles.handle import Handle
 from clearformer.layers.masks import within
@@ -49,6 +49,7 @@ class Writer(Handle):
     ) -> None:
         super().__init__(model, name)
         self.tokenizer, self.decode = tokenizer, decode
+        self.decoder = Decoder(model)
 
     def encode(self, prompt: str) -> list[int]:
         """Return the ids of a prompt: at least one, and few enough that at least one token can be generated."""
@@ -116,17 +117,16 @@ class Writer(Handle):
                 "give a shorter text",
             )
 
-    def begin(self, prompts: list[list[int]], decode: DecodeConfig) -> tuple[Any, Tensor, Tensor]:
-        """Return the state after all but the last token of each prompt, the last tokens, and the length limits."""
+    def begin(self, prompts: list[list[int]], decode: DecodeConfig) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Return all but the last token of each prompt with their mask, the last tokens, and the length limits."""
         lengths = torch.tensor([len(prompt) - 1 for prompt in prompts])  # the last token is the input of the first step
         tokens = torch.full((len(prompts), int(lengths.max())), self.tokenizer.pad_id)
         for i, prompt in enumerate(prompts):
             tokens[i, : len(prompt) - 1] = torch.tensor(prompt[:-1], dtype=torch.long)
         mask = within(tokens.size(1), lengths)
-        state = self.model.start(tokens.to(self.device), None if mask.all() else mask.to(self.device))
-        last = torch.tensor([prompt[-1] for prompt in prompts], device=self.device)
-        limits = torch.tensor([self.limit(prompt, decode) for prompt in prompts], device=self.device)
-        return state, last, limits
+        last = torch.tensor([prompt[-1] for prompt in prompts])
+        limits = torch.tensor([self.limit(prompt, decode) for prompt in prompts])
+        return tokens, None if mask.all() else mask, last, limits
 
     def before(self, prompt: list[int]) -> list[int]:
         """Return the ids of the prompt that directly precede the generated text; none for an encoder–decoder."""
@@ -143,11 +143,10 @@ class Writer(Handle):
         self, prompts: list[list[int]], decode: DecodeConfig, rngs: Sequence[Random], watcher: "StopWatcher"
     ) -> Iterator[None]:
         """Generate step by step. The watcher reads every token and ends sequences that contain a stop string."""
-        choose = sampler(decode.temperature, rngs, decode.top_k, decode.top_p)
-        adjust = repetition(decode.repetition_penalty, [self.before(prompt) for prompt in prompts])
-        state, last, limits = self.begin(prompts, decode)
-        eos = self.tokenizer.eos_id
-        steps = sample_steps(self.model, state, last, eos, limits, choose, watcher.width, decode.min_length, adjust)
+        before = [self.before(prompt) for prompt in prompts]
+        tokens, mask, last, limits = self.begin(prompts, decode)
+        eos, width, is_watched = self.tokenizer.eos_id, watcher.width, watcher.is_needed
+        steps = self.decoder.decode(tokens, mask, last, eos, limits, decode, width, rngs, before, is_watched)
         try:
             new_tokens = next(steps)
             while True:
@@ -158,8 +157,9 @@ class Writer(Handle):
             watcher.hypotheses = end.value
 
     def search(self, prompts: list[list[int]], decode: DecodeConfig) -> list[list[Hypothesis]]:
-        state, last, limits = self.begin(prompts, decode)
-        return beam_search(self.model, state, last, self.tokenizer.eos_id, limits, decode)
+        tokens, mask, last, limits = self.begin(prompts, decode)
+        eos = self.tokenizer.eos_id
+        return finished(self.decoder.decode(tokens, mask, last, eos, limits, decode, decode.beam))
 
     def continuation(
         self, hypothesis: Hypothesis, prompt: list[int], stop: Sequence[str], decode: DecodeConfig

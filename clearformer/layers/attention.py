@@ -78,10 +78,11 @@ def contextualise(embeddings: Tensor) -> Tensor:
 
 
 class Core(Protocol):
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: torch.dtype | None = None) -> Any:
         """Return `mask` in the form that this core computes with, on the `device` of the queries.
 
-        A stack calls this once per core and forward pass; layers with the same core receive the same result.
+        A stack calls this once per core and forward pass; layers with the same core receive the same result. `dtype` is
+        the dtype of the queries, for cores whose masks are numbers.
         """
 
     def __call__(
@@ -92,7 +93,9 @@ class Core(Protocol):
 class PlainCore:
     """The equation itself: slow, clear, exportable, and the reference for every other core."""
 
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | None:
+    def lower(
+        self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: torch.dtype | None = None
+    ) -> Tensor | None:
         return None if mask is None else mask.dense(T, S, device)
 
     def __call__(

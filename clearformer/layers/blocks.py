@@ -9,11 +9,11 @@ encoder block   x -> attn -> mlp            decoder block   x -> attn -> cross -
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from clearformer.layers.attention import Core, MultiHeadAttention
 from clearformer.layers.cache import KeyValues, KVCache
+from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Mask
 from clearformer.layers.positions import Positions, Rotation
 
@@ -108,12 +108,12 @@ class Stack(nn.Module):
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
         blocks: Any = self.blocks
-        masks = lower_for([block.attn.core for block in blocks], mask, x.size(1), S, x.device)
+        masks = lower_for([block.attn.core for block in blocks], mask, S, x)
         memory_masks: list[Any] = [None] * len(blocks)
         if memory is not None:
             n_memory = memory.size(1) if isinstance(memory, Tensor) else memory[0][0].size(2)
             cores = [block.cross.core for block in blocks]
-            memory_masks = lower_for(cores, memory_mask, x.size(1), n_memory, x.device)
+            memory_masks = lower_for(cores, memory_mask, n_memory, x)
         x = self.positions.add(x, where)
         x = self.dropout(x if self.first_norm is None else self.first_norm(x))
         bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
@@ -123,14 +123,17 @@ class Stack(nn.Module):
         return x if self.norm is None else self.norm(x)
 
 
-def lower_for(cores: Sequence[Core], mask: Mask | None, T: int, S: int, device: torch.device) -> list[Any]:
-    """Return the mask in the form that each core takes, computed only once for cores that lower masks alike."""
+def lower_for(cores: Sequence[Core], mask: Mask | None, S: int, x: Tensor) -> list[Any]:
+    """Return the mask in the form that each core takes, computed only once for cores that lower masks alike.
+
+    x (B, T, D) is the input of the blocks, which compute in its dtype or in the dtype of autocast.
+    """
     lowered: list[Any] = []
     for i, core in enumerate(cores):
         first = 0
         while not lower_alike(cores[first], core):
             first += 1
-        lowered.append(lowered[first] if first < i else core.lower(mask, T, S, device))
+        lowered.append(lowered[first] if first < i else core.lower(mask, x.size(1), S, x.device, compute_dtype(x)))
     return lowered
 
 

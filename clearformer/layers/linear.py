@@ -16,6 +16,13 @@ from clearformer.memory import on_huge_pages
 FUSED = {None: ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh")}
 
 
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype in which linear layers compute with an input x: its own, or the dtype of autocast."""
+    kind = x.device.type
+    is_mixed = not x.is_meta and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if is_mixed else x.dtype
+
+
 class Linear(nn.Linear):
     """An nn.Linear that can also compute only a subset of its output features."""
 

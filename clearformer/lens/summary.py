@@ -126,7 +126,7 @@ class CountingCore:
     def __init__(self, name: str, layer: MultiHeadAttention, rows: Rows) -> None:
         self.name, self.qkv, self.rows = name, layer.qkv, rows
 
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> None:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: torch.dtype | None = None) -> None:
         return None
 
     def __call__(

@@ -13,6 +13,7 @@ of the device, which is seeded before each step, so a replayed step draws the sa
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from clearformer.data.batch import Tensors
 from clearformer.errors import TrainingError
+from clearformer.layers.backends import FIXED_SHAPES
 
 MAX_GRAPHS = 16  # recorded shapes; further shapes run as plain steps
 
@@ -39,11 +41,13 @@ class Graphs:
         key = tuple(batch.signature() for batch in batches)
         if key in self.seen and key not in self.steps and len(self.steps) < MAX_GRAPHS:
             self.steps[key] = RecordedStep(self.update, batches, self.n_tokens, self.pool)
+        is_new = key not in self.seen and len(self.seen) < MAX_GRAPHS  # its kernels are the ones to be recorded
         self.seen.add(key)
         if key in self.steps:
             self.steps[key].replay(batches)
         else:
-            self.update(batches, self.n_tokens)
+            with FIXED_SHAPES if is_new else nullcontext():
+                self.update(batches, self.n_tokens)
 
 
 class RecordedStep:
@@ -59,7 +63,7 @@ class RecordedStep:
         torch.cuda.synchronize()
         try:
             # The thread that prepares batches may allocate pinned memory meanwhile, hence thread_local.
-            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+            with FIXED_SHAPES, torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
                 update(self.batches, n_tokens)
         except RuntimeError as error:
             raise TrainingError(

@@ -106,9 +106,9 @@ class PrefixCore:
         """Whether both cores can use one lowered mask: they have equal prefix lengths and the same inner core."""
         return isinstance(other, PrefixCore) and other.length == self.length and other.core is self.core
 
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Any:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: torch.dtype | None = None) -> Any:
         longer = None if mask is None else Prepended(mask, self.length)
-        return self.core.lower(longer, T, self.length + S, device)
+        return self.core.lower(longer, T, self.length + S, device, dtype)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float

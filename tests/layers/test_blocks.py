@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -68,9 +69,9 @@ class CountingCore(FusedCore):
     def __init__(self) -> None:
         self.lowered: list[tuple[Mask | None, int, int, str]] = []
 
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: Any = None) -> Any:
         self.lowered.append((mask, T, S, device.type))
-        return super().lower(mask, T, S, device)
+        return super().lower(mask, T, S, device, dtype)
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

@@ -114,9 +114,9 @@ def test_cached_decoding_is_one_pass(positions: str, core: Core) -> None:
 class CountingCore(FusedCore):
     n_lowered = 0
 
-    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device) -> Tensor | bool | None:
+    def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: Any = None) -> Any:
         self.n_lowered += 1
-        return super().lower(mask, T, S, device)
+        return super().lower(mask, T, S, device, dtype)
 
 
 def test_masks_are_lowered_once_for_all_layers() -> None:

@@ -1,0 +1,232 @@
+"""Decoding in tables of fixed size: the step, policy included, is prepared once for a size and then only repeated.
+
+    table.begin(source, …)                  sentences are encoded and occupy rows of the table
+    table.run() · k                         k steps, during which nothing waits for the host
+    look: which rows are done?              their hypotheses are read, and the sentences leave
+    move                                    to a smaller table if half of the rows are free, to a longer one if full
+
+How a step is prepared is up to `prepare`: recorded as a CUDA graph (`recorded`), or not at all (`as_is`). Up to k − 1
+steps are wasted on a row that ends between two looks; their output is discarded.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearformer.generation.decode import DecodeConfig, Hypothesis
+from clearformer.generation.policies import Beam, Policy, Sampling
+from clearformer.layers.backends import FIXED_SHAPES
+from clearformer.layers.static_cache import StaticState
+
+Step = Callable[[], None]
+Prepare = Callable[[Step], Step]
+
+STEPS = 4  # between two looks
+FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
+MAX_TABLES = 32
+
+
+def as_is(step: Step) -> Step:
+    return step
+
+
+def recorded(step: Step) -> Step:
+    """Record a step as a CUDA graph. It runs once before, so that libraries load and choose their kernels."""
+    device = "cuda"
+    dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+    # Autocast would keep the weights that it converts while recording, and later replays would read them, outdated.
+    with FIXED_SHAPES, torch.autocast(device, dtype, enabled=is_mixed, cache_enabled=False):
+        step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            step()
+    return graph.replay
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a table: rows, hypotheses per row, output tokens, and tokens of the source or prompt."""
+
+    rows: int
+    width: int
+    tokens: int
+    source: int
+    is_encoded: bool  # whether the source is read by an encoder, so that its tokens occupy no slots
+
+    @property
+    def slots(self) -> int:
+        trunk = 0 if self.is_encoded else self.source
+        return up_to_multiple(trunk + self.width * self.tokens, 8)  # fused kernels prefer multiples of 8
+
+
+class Table:
+    """B sentences in flight: the state of the model, the policy, and the step that updates both."""
+
+    def __init__(self, model: Any, policy: Policy, size: Size, prepare: Prepare) -> None:
+        self.model, self.policy, self.size = model, policy, size
+        self.state = StaticState(model, size.rows, size.width, size.slots, size.source if size.is_encoded else 0)
+        device = policy.done.device
+        self.rows = torch.arange(size.rows, device=device)
+        self.source = torch.zeros(size.rows, size.source, dtype=torch.long, device=device)
+        self.source_mask = torch.ones_like(self.source, dtype=torch.bool)
+        self.first, self.limits = (torch.zeros(size.rows, dtype=torch.long, device=device) for _ in range(2))
+        self.sentences: dict[int, int] = {}  # row -> index of its sentence
+        self.age = 0  # steps since the sentences started
+        self.start, self.run = prepare(self.read), prepare(self.step)
+
+    def read(self) -> None:
+        self.state.admit(self.rows, self.model.start(self.source, self.source_mask))
+        self.policy.begin(self.first, self.limits)
+
+    def step(self) -> None:
+        logits, _ = self.model.step(self.policy.tokens, self.state)
+        parents = self.policy.choose(logits)
+        if parents is not None:
+            self.state.reorder(parents)
+        self.state.advance(~self.policy.done)
+
+    def begin(
+        self, source: Tensor, mask: Tensor | None, first: Tensor, limits: Tensor, prompts: Sequence[Sequence[int]]
+    ) -> None:
+        """Start n sentences in the first rows of an empty table."""
+        n, n_source = source.shape
+        size = self.size
+        mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
+        below, right = size.rows - n, size.source - n_source
+        self.source.copy_(F.pad(source, (0, right, 0, below)))
+        # An unused row sees one token: a row without any would be NaN.
+        self.source_mask.copy_(F.pad(F.pad(mask, (0, right)), (0, 0, 0, below), value=True))
+        self.first.copy_(F.pad(first, (0, below)))
+        self.limits.copy_(F.pad(limits, (0, below)))
+        self.start()
+        self.policy.notice(prompts)
+        self.sentences, self.age = {row: row for row in range(n)}, 0
+
+    def take(self, other: "Table") -> None:
+        """Take over all sentences of another table, in the first rows of this empty one."""
+        rows = torch.tensor(list(other.sentences), device=self.rows.device)
+        at = self.rows[: len(rows)]
+        self.state.put(at, other.state, rows)
+        self.policy.put(at, other.policy, rows)
+        self.sentences, self.age = dict(enumerate(other.sentences.values())), other.age
+        other.sentences = {}
+        other.policy.done.fill_(True)
+
+
+class StaticDecoder:
+    """Decodes with one model. Tables are kept for the next batch; the least recently used ones are dropped."""
+
+    def __init__(self, model: Any, prepare: Prepare = as_is, n_steps: int = STEPS) -> None:
+        self.model, self.prepare, self.n_steps = model, prepare, n_steps
+        self.tables: OrderedDict[Hashable, Table] = OrderedDict()
+        self.weights: tuple[int, ...] = ()
+
+    def decode(
+        self,
+        source: Tensor,
+        mask: Tensor | None,
+        first: Tensor,
+        eos: int,
+        limits: Tensor,
+        config: DecodeConfig,
+        width: int = 1,
+        rngs: Sequence[Random] = (),
+        prompts: Sequence[Sequence[int]] = (),
+        is_watched: bool = False,
+    ) -> Generator[tuple[Tensor, Tensor], Tensor | None, list[list[Hypothesis]]]:
+        """Decode sentences, and return the hypotheses of each, best first.
+
+        source and mask (B, S) are the arguments of `model.start`, the others those of `sample_steps` and `beam_search`.
+        If `is_watched`, every step yields the remaining rows and their new tokens, and the caller may send back a mask
+        of sequences to end.
+        """
+        self.drop_outdated()
+        n, is_beam = len(first), config.temperature == 0 and width > 1
+        n_tokens = min(FIRST_TOKENS, power(int(limits.max())))
+        n_source = up_to_multiple(up(source.size(1)), 8)
+        size = Size(up(n), width, n_tokens, n_source, is_encoded=hasattr(self.model, "encoder"))
+        table = self.table(size, eos, config, is_beam)
+        table.begin(source, mask, first, limits, prompts)
+        results: list[list[Hypothesis]] = [[] for _ in range(n)]
+        while table.sentences:
+            n_steps = 1 if is_watched else min(self.n_steps, table.size.tokens - table.age)
+            self.advance(table, n_steps, rngs)
+            if is_watched:
+                rows, sentences = (torch.tensor(x, device=table.rows.device) for x in zip(*table.sentences.items()))
+                stopped = yield sentences, table.policy.tokens[rows]
+                if stopped is not None:
+                    table.policy.stop(rows, stopped)
+            self.collect(table, results)
+            if table.sentences:
+                table = self.fitting(table, eos, config, is_beam)
+        return results
+
+    def advance(self, table: Table, n_steps: int, rngs: Sequence[Random]) -> None:
+        if rngs:
+            rows = range(table.size.rows)
+            table.policy.roll([rngs[table.sentences[r]] if r in table.sentences else None for r in rows], n_steps)
+        for _ in range(n_steps):
+            table.run()
+        table.age += n_steps
+
+    def collect(self, table: Table, results: list[list[Hypothesis]]) -> None:
+        """Read the hypotheses of the sentences that are done, which leave the table."""
+        is_done = table.policy.done.tolist()
+        done = [row for row in table.sentences if is_done[row]]
+        if done:
+            rows = torch.tensor(done, device=table.policy.done.device)
+            for row, hypotheses in zip(done, table.policy.results(rows)):
+                results[table.sentences.pop(row)] = hypotheses
+
+    def fitting(self, table: Table, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
+        """Return a table with the remaining sentences: the same one, or one with fewer rows or more capacity."""
+        n, size = len(table.sentences), table.size
+        rows = up(n) if 2 * n <= size.rows else size.rows
+        tokens = size.tokens if table.age < size.tokens else 2 * size.tokens
+        new = self.table(replace(size, rows=rows, tokens=tokens), eos, config, is_beam)
+        if new is not table:
+            new.take(table)
+        return new
+
+    def table(self, size: Size, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
+        """Return the table of this size that is prepared for these settings."""
+        precision = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        key = (size, eos, is_beam, precision, tuple(config.model_dump().values()))
+        if key not in self.tables:
+            like = next(self.model.decoder.parameters())
+            args = (size.rows, size.width, size.tokens, eos, config, like)
+            policy: Policy = Beam(*args) if is_beam else Sampling(*args, vocab=self.model.unembedding.out_features)
+            self.tables[key] = Table(self.model, policy, size, self.prepare)
+            if len(self.tables) > MAX_TABLES:
+                self.tables.popitem(last=False)
+        self.tables.move_to_end(key)
+        return self.tables[key]
+
+    def drop_outdated(self) -> None:
+        """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""
+        weights = tuple(parameter.data_ptr() for parameter in self.model.parameters())
+        if weights != self.weights:
+            self.tables.clear()
+            self.weights = weights
+
+
+def power(n: int, least: int = 1) -> int:
+    """Return the smallest power of two that is at least n, or 0 for 0."""
+    return max(least, 1 << (n - 1).bit_length()) if n else 0
+
+
+def up(n: int) -> int:
+    """Return the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that is at least n."""
+    whole = power(n)
+    return whole * 3 // 4 if whole >= 4 and n <= whole * 3 // 4 else whole
+
+
+def up_to_multiple(n: int, of: int) -> int:
+    return -(-n // of) * of
