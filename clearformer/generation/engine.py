@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample_steps
 from clearformer.generation.sampling import repetition, sampler
-from clearformer.generation.static import StaticDecoder, recorded
+from clearformer.generation.static import StaticDecoder, modules, recorded
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore, innermost
 
@@ -115,6 +115,12 @@ def can_record(model: nn.Module) -> bool:
     parameter = next(model.parameters())
     if not parameter.is_cuda or model.training or not getattr(model, "is_recordable", False):
         return False
-    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    is_observed = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    return bool(layers) and not is_observed and all(type(innermost(layer.core)) is FusedCore for layer in layers)
+    layers = 0
+    for module in modules(model):
+        if module._forward_hooks or module._forward_pre_hooks:
+            return False
+        if isinstance(module, MultiHeadAttention):
+            if type(innermost(module.core)) is not FusedCore:
+                return False
+            layers += 1
+    return layers > 0

@@ -19,6 +19,7 @@ from clearformer.generation.beam import largest, penalty
 from clearformer.generation.decode import NEVER, DecodeConfig, Hypothesis, finish, until
 from clearformer.generation.sampling import draw_token, draws
 from clearformer.layers.static_cache import Buffers
+from clearformer.toolchain import can_compile
 
 
 class Policy(Buffers):
@@ -111,11 +112,14 @@ class Sampling(Policy):
             self.turn.zero_()
 
     def choose(self, logits: Tensor) -> None:
-        logprobs = logits.log_softmax(-1, dtype=self.dtype)
-        allowed = self.penalised(logits)
-        self.forbid_eos(allowed)
-        tokens = self.next_tokens(allowed).masked_fill(self.ended, self.eos)  # (B, W)
-        chosen = logprobs.gather(2, tokens[:, :, None]).masked_fill(self.ended[:, :, None], 0.0)
+        best, total = best_and_total(logits, self.dtype)
+        if self.is_random or self.is_penalised or self.config.min_length > 0:
+            allowed = self.penalised(logits)
+            self.forbid_eos(allowed)
+            best = self.next_tokens(allowed)
+        tokens = best.masked_fill(self.ended, self.eos)  # (B, W)
+        chosen = logits.gather(2, tokens[:, :, None]).to(self.dtype) - total[:, :, None]
+        chosen = chosen.masked_fill(self.ended[:, :, None], 0.0)
         places = self.place().expand(-1, self.width, 1)
         self.history.scatter_(2, places, tokens[:, :, None])
         self.logprobs.scatter_(2, places, chosen)
@@ -195,12 +199,13 @@ class Beam(Policy):
 
     def extensions(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the 2W most probable one-token extensions: tokens, log p and parents, (B, 2W) each."""
-        logprobs = logits.log_softmax(-1, dtype=self.dtype)
-        self.forbid_eos(logprobs)
+        _, total = best_and_total(logits, self.dtype)
+        self.forbid_eos(logits)
         n = 2 * self.width
-        best, tokens = largest(logprobs, min(n, logits.size(2)))  # (B, W, ≤2W)
+        best, tokens = largest(logits, min(n, logits.size(2)))  # (B, W, ≤2W)
         each = best.size(2)
-        logprob, order = (best + self.logprob[:, :, None]).flatten(1).topk(min(n, self.width * each), dim=1)
+        logprobs = best.to(self.dtype) + (self.logprob - total)[:, :, None]
+        logprob, order = logprobs.flatten(1).topk(min(n, self.width * each), dim=1)
         return tokens.flatten(1).gather(1, order), logprob, order // each
 
     def extended(self, tokens: Tensor, parents: Tensor) -> Tensor:
@@ -238,3 +243,12 @@ class Beam(Policy):
             ]
             for row in zip(*columns)
         ]
+
+
+def best_and_total(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the most probable token and log Σ exp(logits) in `dtype`: (B, W, V) -> (B, W), (B, W)."""
+    if logits.is_cuda and dtype == torch.float32 and can_compile():
+        from clearformer.layers import triton_kernels
+
+        return triton_kernels.best_and_total(logits)
+    return logits.argmax(-1), logits.to(dtype).logsumexp(-1)

@@ -10,14 +10,14 @@ steps are wasted on a row that ends between two looks; their output is discarded
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.policies import Beam, Policy, Sampling
@@ -211,10 +211,21 @@ class StaticDecoder:
 
     def drop_outdated(self) -> None:
         """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""
-        weights = tuple(parameter.data_ptr() for parameter in self.model.parameters())
+        tables = [module._parameters for module in modules(self.model)]
+        weights = tuple(
+            parameter.data_ptr() for table in tables for parameter in table.values() if parameter is not None
+        )
         if weights != self.weights:
             self.tables.clear()
             self.weights = weights
+
+
+def modules(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield all modules, shared ones twice. For every batch, `model.modules()` would be several times slower."""
+    yield model
+    for child in model._modules.values():
+        if child is not None:
+            yield from modules(child)
 
 
 def power(n: int, least: int = 1) -> int:

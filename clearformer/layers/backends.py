@@ -22,7 +22,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core, MultiHeadAttention, pattern
 from clearformer.layers.masks import Mask
+from clearformer.toolchain import can_compile
 
+MAX_QUERIES = 16  # of the Triton kernel: hypotheses times query heads per key head
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -53,11 +55,31 @@ class FusedCore:
             if mask is not None:
                 bias = bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else bias + mask
             mask = bias
+        if is_decoding_step(q, k, mask, dropout):
+            from clearformer.layers.triton_kernels import attend_few
+
+            return attend_few(q, k, v, mask, 1 / sqrt(q.size(-1)) if scale is None else scale)
         has_plan = not q.is_cuda or (FIXED_SHAPES.is_on and dropout == 0)
         kernel = F.scaled_dot_product_attention if has_plan else without_cudnn
         return kernel(
             q, k, v, None if is_causal else mask, dropout, is_causal, scale=scale, enable_gqa=q.size(1) != k.size(1)
         )
+
+
+def is_decoding_step(q: Tensor, k: Tensor, mask: Any, dropout: float) -> bool:
+    """Whether this is attention of few queries without gradients, in a recorded step, for which Triton is faster."""
+    return (
+        q.is_cuda
+        and FIXED_SHAPES.is_on
+        and q.size(2) * q.size(1) // k.size(1) <= MAX_QUERIES
+        and isinstance(mask, Tensor)
+        and q.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and mask.dtype == q.dtype
+        and dropout == 0
+        and not (torch.is_grad_enabled() and q.requires_grad)
+        and not torch.compiler.is_compiling()
+        and can_compile()
+    )
 
 
 def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -66,6 +88,8 @@ def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     The kernels of torch make this conversion in every layer, and on CUDA copy rows that do not start at multiples of 16
     bytes. Here, both happen once for all layers.
     """
+    if allowed.stride(2) == 0 and allowed.size(2) > 1:  # the same for all queries, so one row is enough
+        return additive(allowed[:, :, :1], dtype).expand(-1, -1, allowed.size(2), -1)
     S = allowed.size(-1)
     n = -(-S // 8) * 8 if allowed.is_cuda else S
     mask = torch.full((*allowed.shape[:-1], n), float("-inf"), dtype=dtype, device=allowed.device)[..., :S]

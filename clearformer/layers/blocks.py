@@ -115,7 +115,7 @@ class Stack(nn.Module):
             cores = [block.cross.core for block in blocks]
             memory_masks = lower_for(cores, memory_mask, n_memory, x)
         x = self.positions.add(x, where)
-        x = self.dropout(x if self.first_norm is None else self.first_norm(x))
+        x = self.dropout(x if self.first_norm is None else self.first_norm(x)).to(compute_dtype(x))
         bias, rotation = self.positions.bias(where, keys), self.positions.rotation(where)
         for i, block in enumerate(blocks):
             source = memory[i] if isinstance(memory, Sequence) else memory

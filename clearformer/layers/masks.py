@@ -76,6 +76,9 @@ class Padding(Mask):
     def allow(self, b: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return self.keys[b, s]
 
+    def dense(self, T: int, S: int, device: torch.device) -> Tensor:
+        return self.keys[:, None, None, :S].expand(-1, -1, T, -1)  # a view: the rule does not depend on the query
+
 
 @dataclass(frozen=True, eq=False)
 class Window(Mask):

@@ -17,6 +17,7 @@ from torch import Tensor
 from clearformer.layers.cache import DecodeState, KeyValues
 from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Ancestors, Mask
+from clearformer.toolchain import can_compile
 
 
 class Buffers:
@@ -56,8 +57,13 @@ class StaticCache:
 
     def append(self, k: Tensor, v: Tensor) -> KeyValues:
         """Write k (B, G, W, K) and v; returns views of all slots, (B, G, N, K). A mask hides those not in use."""
-        for buffer, new in ((self.k, k), (self.v, v)):
-            buffer.flatten(0, 1).index_copy_(0, self.places, new.transpose(1, 2).flatten(0, 1))
+        if k.is_cuda and k.stride(3) == 1 and can_compile():
+            from clearformer.layers.triton_kernels import write_slots
+
+            write_slots(self.k, self.v, k, v, self.places)
+        else:
+            for buffer, new in ((self.k, k), (self.v, v)):
+                buffer.flatten(0, 1).index_copy_(0, self.places, new.transpose(1, 2).flatten(0, 1))
         return self.k.transpose(1, 2), self.v.transpose(1, 2)
 
 

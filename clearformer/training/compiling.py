@@ -11,12 +11,7 @@ pass reads a value on the host, draws a random number there or keeps state in Py
 recorded as well. Only training is compiled; decoding runs the uncompiled model.
 """
 
-import os
-import shutil
-import sysconfig
 from collections.abc import Callable, Hashable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -24,6 +19,7 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import Tensors
 from clearformer.layers.attention import MultiHeadAttention
+from clearformer.toolchain import can_compile
 from clearformer.training.journal import console
 
 How = Literal["auto", "off", "graph", "blocks", "whole"]
@@ -41,13 +37,6 @@ def choose(model: nn.Module, n_tokens: int, shapes: NumberOfShapes) -> How:
     if n_operations < LONG_RUN or not has_attention or not can_compile():
         return "graph"
     return "whole" if shapes == "one" else "blocks"
-
-
-def can_compile() -> bool:
-    """Whether Triton is installed and can build its launcher: it needs a C compiler and the headers of Python."""
-    compilers = (os.environ.get("CC", "gcc"), "gcc", "clang")
-    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    return find_spec("triton") is not None and has_headers and any(map(shutil.which, compilers))
 
 
 def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Callable = "inductor") -> Objective:
