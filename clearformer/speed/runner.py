@@ -20,6 +20,7 @@ from clearformer.speed.rows import TOKENS, Engine, Row
 
 Say = Callable[[str], None]
 Results = dict[str, Any]
+LIMITS = {True: 240, False: 900}  # seconds of one process, with --quick and without
 
 
 class MeasurementError(Exception):
@@ -85,16 +86,15 @@ def run_job(engine: Engine, context: Context, limits_threads: bool = False) -> R
     job = json.dumps({"call": engine.call, "context": asdict(context), "options": dict(engine.options)})
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     settings = environment(context.threads) if limits_threads else dict(os.environ)
-    process = subprocess.Popen([*WORKER, job], env=settings, start_new_session=True, **pipes)
-    limit = 240 if context.is_quick else 900
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        raise MeasurementError(f"it took more than {limit} s") from None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    limit = LIMITS[context.is_quick]
+    with subprocess.Popen([*WORKER, job], env=settings, start_new_session=True, **pipes) as process:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise MeasurementError(f"it took more than {limit} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         lines = [line for line in err.splitlines() if line.strip()]
         raise MeasurementError(lines[-1][:300] if lines else f"exit code {process.returncode}")

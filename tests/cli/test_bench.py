@@ -1,0 +1,41 @@
+"""clearformer bench: the list of rows, and one row that every machine can measure."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CliCall = Callable[..., Any]
+
+
+def test_list(cli: CliCall) -> None:
+    lines = cli("bench", "--list").out.splitlines()
+    assert "train-gpt2             cuda  train GPT-2 124M, 32 × 1024 tokens per step" in lines
+    rows = [json.loads(line) for line in cli("bench", "--list", "--json").out.splitlines()]
+    assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
+    assert next(row for row in rows if row["name"] == "cpu-decode-tiny")["peers"] == [
+        "Hugging Face",
+        "CTranslate2 float32",
+        "CTranslate2 int8",
+    ]
+
+
+def test_an_unknown_row(cli: CliCall, tmp_path: Path) -> None:
+    code, out, err = cli("bench", "--only", "train-gpt3", "--out", tmp_path / "bench.json")
+    assert (code, out) == (1, "")
+    assert err == "error: --only train-gpt3: there is no such row\nhint: did you mean `train-gpt2`?\n"
+
+
+@pytest.mark.slow
+def test_a_real_row(cli: CliCall, tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    code, printed, _ = cli("bench", "--quick", "--only", "translate-cold", "--out", out)
+    assert code == 0
+    (line,) = [
+        line for line in printed.splitlines() if line.startswith("clearformer translate, a sentence, cold (cpu)")
+    ]
+    entry = json.loads(out.read_text())["rows"]["translate-cold"]
+    assert f"{entry['engines']['here']['median']:.2f} s" in line
+    assert line.endswith(f"{entry['ratios']['import-torch']:.2f}×")
