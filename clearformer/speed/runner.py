@@ -17,6 +17,7 @@ from typing import Any
 
 from clearformer.speed.context import WORKER, Context, environment, summary
 from clearformer.speed.rows import TOKENS, Engine, Row
+from clearformer.wording import count
 
 Say = Callable[[str], None]
 Results = dict[str, Any]
@@ -47,7 +48,8 @@ def measure_row(row: Row, base: Context, repeats: int, say: Say) -> Results:
                     context = replace(base, row=row.name, turn=turn, threads=threads)
                     result = run_job(engine, context, limits_threads=row.device == "cpu")
                     outputs.setdefault(engine.name, {}).setdefault(threads, []).append(result)
-                    say(f"{row.name}: {engine.title} {shown(median(result['values']), row.unit)}")
+                    threads_used = f" with {count(threads, 'thread')}" if row.by_threads else ""
+                    say(f"{row.name}: {engine.title} {shown(median(result['values']), row.unit)}{threads_used}")
             except MeasurementError as error:
                 say(f"{row.name}: {engine.title} failed: {error}")
                 entry["engines"][engine.name] = {"title": engine.title, "error": str(error)}

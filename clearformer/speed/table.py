@@ -1,6 +1,5 @@
 """The results as text: the versions and ceilings, the table, and notes on what was skipped or failed."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,12 +10,12 @@ from rich.table import Table
 
 from clearformer.speed.runner import shown
 
-WIDTH = 132  # columns of a table that is written to a file or a pipe
+WIDTH = 200  # columns of a table that is written to a file or a pipe
 
 
 def print_results(results: Mapping[str, Any]) -> None:
     """Print the results to stdout."""
-    width = None if sys.stdout.isatty() else max(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    width = None if sys.stdout.isatty() else WIDTH
     console = Console(width=width, highlight=False, markup=False, no_color=not sys.stdout.isatty())
     for line in heading(results):
         console.print(line)
@@ -39,10 +38,10 @@ def heading(results: Mapping[str, Any]) -> Iterator[str]:
 def as_table(results: Mapping[str, Any]) -> Table:
     """One line per peer. A ratio above 1 means that we are faster."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("work", overflow="fold", ratio=3)
+    table.add_column("work", overflow="fold")
     for name in ("here", "range"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("peer", overflow="fold", ratio=2)
+    table.add_column("peer", overflow="fold")
     for name in ("peer's", "range", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)
     for entry in results["rows"].values():

@@ -1,6 +1,8 @@
 """clearformer bench: the list of rows, and one row that every machine can measure."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,3 +41,22 @@ def test_a_real_row(cli: CliCall, tmp_path: Path) -> None:
     entry = json.loads(out.read_text())["rows"]["translate-cold"]
     assert f"{entry['engines']['here']['median']:.2f} s" in line
     assert line.endswith(f"{entry['ratios']['import-torch']:.2f}×")
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_measured(
+    start: Callable[..., "subprocess.Popen[bytes]"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # without a GPU, the first row is skipped at once
+    out, names = tmp_path / "bench.json", "train-gpt2,translate-cold"
+    with start("bench", "--quick", "--only", names, "--out", out, "--json", stdout=-1, stderr=-1) as process:
+        for line in process.stderr or ():
+            if line.startswith(b"translate-cold ("):
+                break
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    results = json.loads(out.read_text())
+    assert json.loads(printed) == results
+    assert results["interrupted"]
+    assert list(results["rows"]) == ["train-gpt2"]

@@ -52,4 +52,4 @@ def test_a_command_that_fails_is_reported_in_its_words(here: Context) -> None:
     entry = measure_row(
         Row("bad", "train", "cpu", ours("train", **options, settings=["train.stops=1"])), here, 1, print
     )
-    assert "[train] has no key `stops`" in entry["error"]
+    assert "[train]: unknown key `stops` hint: did you mean `steps`?" in entry["error"]

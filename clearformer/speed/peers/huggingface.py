@@ -13,8 +13,8 @@ def opened(kind: str, folder: Any, context: Context, precision: str) -> Any:
     import transformers
 
     set_threads(context)
-    model = getattr(transformers, kind).from_pretrained(folder, dtype=getattr(torch, precision))
-    return model.to(context.device).eval()
+    model = getattr(transformers, kind).from_pretrained(folder)
+    return model.to(context.device, getattr(torch, precision)).eval()
 
 
 def generated(model: Any, rows: list[list[int]], length: int, context: Context, **settings: Any) -> dict[str, Any]:
