@@ -86,13 +86,18 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def rates(work: Callable[[], object], amount: float, context: Context, warm_up: int = 2) -> list[float]:
-    """Amount per second of each call of `work`: at least three calls after the warm-up, at most fifty."""
-    for _ in range(warm_up):
-        work()
+def rates(work: Callable[[], object], amount: float, context: Context) -> list[float]:
+    """Amount per second of each call of `work`: two or three calls at least, fifty at most, after a warm-up of two.
+
+    A single call of two seconds is warm-up enough.
+    """
     results: list[float] = []
     begun = time.perf_counter()
-    while len(results) < 3 or (time.perf_counter() - begun < context.seconds and len(results) < 50):
+    work()
+    if time.perf_counter() - begun < 2.0:
+        work()
+    least, begun = 2 if context.is_quick else 3, time.perf_counter()
+    while len(results) < least or (time.perf_counter() - begun < context.seconds and len(results) < 50):
         synchronize(context.device)
         start = time.perf_counter()
         work()

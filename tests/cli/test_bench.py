@@ -35,9 +35,8 @@ def test_a_real_row(cli: CliCall, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     code, printed, _ = cli("bench", "--quick", "--only", "translate-cold", "--out", out)
     assert code == 0
-    (line,) = [
-        line for line in printed.splitlines() if line.startswith("clearformer translate, a sentence, cold (cpu)")
-    ]
+    lines = map(str.strip, printed.splitlines())
+    (line,) = [line for line in lines if line.startswith("clearformer translate, a sentence, cold (cpu)")]
     entry = json.loads(out.read_text())["rows"]["translate-cold"]
     assert f"{entry['engines']['here']['median']:.2f} s" in line
     assert line.endswith(f"{entry['ratios']['import-torch']:.2f}×")
