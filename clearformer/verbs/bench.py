@@ -17,6 +17,7 @@ from clearformer.speed.context import Context
 from clearformer.speed.rows import Engine, Row, chosen
 from clearformer.speed.runner import MeasurementError, installed, measure_row, run_job
 from clearformer.verbs.doctor import examine_cuda, usable_threads
+from clearformer.wording import count
 
 PACKAGES = ("transformers", "ctranslate2", "numpy")
 
@@ -43,6 +44,9 @@ def bench(
     corpora = None if data is None else require(Path(data), "", "--data")
     results = provenance(command, checkout)
     threads = int(os.environ.get("OMP_NUM_THREADS") or usable_threads())
+    results["load"] = round(os.getloadavg()[0], 1)
+    if results["load"] > threads / 2:
+        say(f"other processes are busy (load {results['load']} on {count(threads, 'thread')}): timings will vary")
     work = tempfile.mkdtemp(prefix="clearformer-bench-")
     base = Context(work, "", 0, "cpu", threads, quick, corpora, checkout)
     try:
