@@ -85,7 +85,9 @@ def thread_counts(row: Row, threads: int) -> list[int]:
 
 def run_job(engine: Engine, context: Context, limits_threads: bool = False) -> Results:
     """Run one engine in a process group, which ends with it: after its time limit, by Ctrl-C, or when it is done."""
-    job = json.dumps({"call": engine.call, "context": asdict(context), "options": dict(engine.options)})
+    job = json.dumps(
+        {"call": engine.call, "context": asdict(context), "options": dict(engine.options), "parent": os.getpid()}
+    )
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     settings = environment(context.threads) if limits_threads else dict(os.environ)
     limit = LIMITS[context.is_quick]

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,6 +52,7 @@ def bench(
     work = tempfile.mkdtemp(prefix="clearformer-bench-")
     base = Context(work, "", 0, "cpu", threads, quick, corpora, checkout)
     try:
+        stop_by_sigterm()
         for device in sorted({device_of(row, has_gpu) for row in rows} - {None}, reverse=True):
             results["ceilings"] += measure_ceilings(replace(base, device=device), say)
         for i, row in enumerate(rows, 1):
@@ -70,6 +73,12 @@ def bench(
     if out is not None:
         write_json(Path(out), results)
     return results
+
+
+def stop_by_sigterm() -> None:
+    """Treat SIGTERM, which `timeout` and job schedulers send, as Ctrl-C, so that the rows so far are kept."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def listing() -> list[dict[str, Any]]:

@@ -43,8 +43,12 @@ def test_a_real_row(cli: CliCall, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_keeps_what_was_measured(
-    start: Callable[..., "subprocess.Popen[bytes]"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., "subprocess.Popen[bytes]"],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # without a GPU, the first row is skipped at once
     out, names = tmp_path / "bench.json", "train-gpt2,translate-cold"
@@ -52,7 +56,7 @@ def test_ctrl_c_keeps_what_was_measured(
         for line in process.stderr or ():
             if line.startswith(b"translate-cold ("):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     results = json.loads(out.read_text())

@@ -1,8 +1,12 @@
 """Sides take turns in separate processes; a failure stays inside its row, and a process never outlives its limit."""
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,20 @@ Build = Callable[..., Any]
 def measured(row: Row, context: Context, repeats: int = 1) -> tuple[dict[str, Any], list[str]]:
     lines: list[str] = []
     return measure_row(row, context, repeats, lines.append), lines
+
+
+def assert_ended(process: int) -> None:
+    """Wait up to ten seconds for a process that is not our child; a zombie has ended."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().split()[2]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    os.kill(process, 9)
+    pytest.fail("the child of the measurement still runs")
 
 
 def test_sides_take_turns(row: Build, context: Context) -> None:
@@ -71,13 +89,7 @@ def test_a_process_that_takes_too_long_ends_with_its_children(
     monkeypatch.setitem(runner.LIMITS, True, 3)
     entry, _ = measured(row(here=engine("here", "endless"), peers=()), context)
     assert entry["error"] == "it took more than 3 s"
-    child = int(Path(context.work, "child").read_text())
-    for _ in range(50):
-        if not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]:
-            return
-        time.sleep(0.1)
-    os.kill(child, 9)
-    pytest.fail("the child of the measurement still runs")
+    assert_ended(int(Path(context.work, "child").read_text()))
 
 
 def test_the_better_number_of_threads_counts(row: Build, engine: Build, context: Context) -> None:
@@ -108,3 +120,17 @@ def test_loss_curves_are_compared_over_the_same_steps() -> None:
 def test_a_summary_has_four_digits() -> None:
     assert summary([123_456.0, 1.00004, 3.0])["range"] == [1.0, 123_500.0]
     assert summary([1.0, 2.0])["median"] == 1.5
+
+
+def test_a_worker_ends_with_its_parent(context: Context) -> None:
+    """Even if the parent is killed, which no handler can notice."""
+    code = "import sys; from clearformer.speed.runner import run_job; from clearformer.speed.context import Context; "
+    code += "from clearformer.speed.rows import Engine; import json; job = json.loads(sys.argv[1]); "
+    code += "run_job(Engine('here', 'here', 'pretend:endless', {'name': 'here'}), Context(**job))"
+    parent = subprocess.Popen([sys.executable, "-c", code, json.dumps(asdict(context))])
+    child = Path(context.work, "child")
+    while not child.exists() or not child.read_text():
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    assert_ended(int(child.read_text()))
