@@ -16,6 +16,7 @@ from clearformer.version import __version__
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
+    "bench": "clearformer.verbs.bench:bench",
     "classify": "clearformer.verbs.classify:classify",
     "compare": "clearformer.verbs.compare:compare",
     "demo": "clearformer.verbs.demo:demo",

@@ -24,7 +24,7 @@ RANKS = [
     ["tasks"],
     ["recipe"],
     ["loading", "claims"],
-    ["fit", "comparison"],
+    ["fit", "comparison", "speed"],
     ["verbs"],
     ["deprecated"],
     ["serve"],

@@ -24,7 +24,7 @@ GROUPS = {
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
     "Look inside": ("inspect", "neighbours", "plot"),
     "Exchange": ("import", "export", "merge"),
-    "Machine": ("doctor",),
+    "Machine": ("doctor", "bench"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 HELP = """Train, fine-tune, use and inspect Transformers on your own data.
