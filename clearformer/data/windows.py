@@ -29,12 +29,18 @@ class Windows:
 
     If documents are `joined`, they are parts of one text: each may attend to earlier ones in the window, the EOS
     between them is an ordinary token, and positions do not restart.
+
+    If batches are `filled`, the last one of an epoch has as many rows as the others: empty rows without labels, which
+    begin past the end of the stream. All steps then have one shape.
     """
 
     is_drawn = False
 
-    def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
-        self.store, self.length, self.n_rows, self.seed, self.joined = store, length, n_rows, seed, joined
+    def __init__(
+        self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False, filled: bool = False
+    ) -> None:
+        self.store, self.length, self.n_rows, self.seed = store, length, n_rows, seed
+        self.joined, self.filled = joined, filled
         self.n_tokens = len(store.tokens)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
@@ -48,7 +54,11 @@ class Windows:
             )
         rng = np.random.default_rng((self.seed, epoch))
         first = rng.integers(min(self.length, spare + 1))
-        return self._cut(rng.permutation(np.arange(first, spare + 1, self.length)))
+        places = rng.permutation(np.arange(first, spare + 1, self.length))
+        n_missing = -len(places) % self.n_rows
+        if self.filled and len(places) > self.n_rows:
+            places = np.concatenate([places, np.full(n_missing, self.n_tokens)])
+        return self._cut(places)
 
     def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
         """Return the batches of one epoch in groups of `group` (ranks * accumulation); a group is one optimiser step.

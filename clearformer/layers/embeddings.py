@@ -48,3 +48,19 @@ class Unembedding(nn.Linear):
             nn.init.normal_(self.weight, std=d_model**-0.5)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if self.training and hidden.is_cuda and self.out_features % 8:
+            return aligned_linear(hidden, self.weight, self.bias)
+        return super().forward(hidden)
+
+
+def aligned_linear(x: Tensor, weight: Tensor, bias: Tensor | None, multiple: int = 64) -> Tensor:
+    """Compute F.linear as a slice of a product with a multiple of 64 outputs.
+
+    Tensor cores read rows in units of 16 bytes. With 50,257 tokens, the three products of the head of GPT-2 in training
+    would take a slower kernel than with 50,304.
+    """
+    n = -len(weight) % multiple
+    padded = F.pad(weight, (0, 0, 0, n)), None if bias is None else F.pad(bias, (0, n))
+    return F.linear(x, *padded)[..., : len(weight)]

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.layers.embeddings import Unembedding
 from clearformer.layers.feedforward import ACTIVATIONS, FeedForward
 from clearformer.memory import on_huge_pages
 
@@ -79,7 +80,7 @@ def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
         for parent in list(model.modules()):
             for name, child in parent.named_children():
-                if isinstance(child, nn.Linear) and type(child).forward is nn.Linear.forward:
+                if isinstance(child, nn.Linear) and type(child).forward in (nn.Linear.forward, Unembedding.forward):
                     activation = fuse_activation(parent) if name == "up" else None
                     setattr(parent, name, PackedLinear.of(child, n_rows, activation))
     return model

@@ -57,8 +57,10 @@ class CausalLMTask(TextTask):
         carries = getattr(model_class(model.kind), "carries", False)
         length = data.length or (SPAN if carries else model.max_length)
         seed = train.seed if name == "train" else 0  # validation is the same for every seed
-        cut: type[Windows | Streams] = Streams if carries else self.windows
-        return cut(DocumentStore(self.path(name)), length, max(1, train.tokens // length), seed, data.joined)
+        store, n_rows = DocumentStore(self.path(name)), max(1, train.tokens // length)
+        if carries:
+            return Streams(store, length, n_rows, seed, data.joined)
+        return self.windows(store, length, n_rows, seed, data.joined, filled=train.batches == "fixed")
 
     @property
     def shapes(self) -> NumberOfShapes:  # type: ignore[override]

@@ -96,6 +96,19 @@ def test_an_epoch_predicts_every_token_once_between_its_edges(store: DocumentSto
     assert sorted(labels.tolist()) == sorted(store.tokens[seen].tolist())
 
 
+def test_filled_batches_have_one_shape_and_the_same_labels(store: DocumentStore) -> None:
+    plain, filled = (Windows(store, LENGTH, ROWS, seed=3, filled=is_filled) for is_filled in (False, True))
+    assert len(plain.epoch(1)[-1]) < ROWS  # the comparison is not trivial
+    assert {len(places) for places in filled.epoch(1)} == {ROWS}
+    for ours, theirs in zip(filled.epoch(1), plain.epoch(1), strict=True):
+        batch, expected = filled.batch(ours), plain.batch(theirs)
+        assert batch.labels[: len(theirs)].equal(expected.labels)
+        assert batch.tokens[: len(theirs)].equal(expected.tokens)
+        assert (batch.labels[len(theirs) :] == IGNORE).all()
+        assert filled.count(ours) == plain.count(theirs) == batch.n_tokens
+    assert [len(places) for places in filled.whole()] == [len(places) for places in plain.whole()]
+
+
 def test_nothing_is_read_from_another_document(store: DocumentStore, documents: list[list[int]]) -> None:
     home = {token: number for number, document in enumerate(documents) for token in document}
     windows = Windows(store, LENGTH, ROWS)

@@ -2,8 +2,9 @@ from math import sqrt
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding
+from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding, aligned_linear
 
 V, D = 1009, 64
 
@@ -59,3 +60,20 @@ def test_an_untied_head_begins_as_quiet_as_an_embedding_and_with_no_preference()
     assert head.weight.std().item() == pytest.approx(1 / sqrt(D), rel=0.02)
     assert not head.bias.any()
     assert Unembedding(D, V).bias is None
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_an_aligned_product_is_the_same_product(has_bias: bool) -> None:
+    torch.manual_seed(1)
+    x, weight, bias = torch.randn(2, 3, 5).double(), torch.randn(67, 5).double(), torch.randn(67).double()
+    inputs = [x, weight, bias] if has_bias else [x, weight]
+    leaves = [tensor.requires_grad_() for tensor in inputs]
+    ours, theirs = (
+        aligned_linear(x, weight, bias if has_bias else None),
+        F.linear(x, weight, bias if has_bias else None),
+    )
+    assert ours.shape == theirs.shape == (2, 3, 67)
+    torch.testing.assert_close(ours, theirs)
+    upstream = torch.randn_like(theirs)
+    for one, other in zip(torch.autograd.grad(ours, leaves, upstream), torch.autograd.grad(theirs, leaves, upstream)):
+        torch.testing.assert_close(one, other)

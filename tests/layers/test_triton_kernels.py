@@ -35,10 +35,27 @@ def test_attend_few(B: int, H: int, G: int, T: int, S: int, K: int, N: int, dtyp
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(1, 1, 7), (3, 2, 4096), (5, 4, 10007)])
-def test_log_sum_exp(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    from clearformer.layers.triton_kernels import log_sum_exp
+def test_best_and_total(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    from clearformer.layers.triton_kernels import best_and_total
 
     torch.manual_seed(2)
     logits = 20 * torch.randn(shape, device="cuda").to(dtype)
     logits[..., 3] = float("-inf")
-    torch.testing.assert_close(log_sum_exp(logits).double(), logits.double().logsumexp(-1), rtol=1e-5, atol=1e-5)
+    logits[..., 5] = logits[..., 6] = logits.amax(-1)  # of equal logits, the first is the best
+    best, total = best_and_total(logits)
+    assert best.equal(logits.cpu().argmax(-1).cuda())
+    torch.testing.assert_close(total.double(), logits.double().logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+def test_write_slots() -> None:
+    from clearformer.layers.triton_kernels import write_slots
+
+    B, S, G, W, K, N = 3, 11, 2, 4, 13, 7
+    keys, values = (torch.zeros(B, S, G, n, device="cuda") for n in (K, N))
+    k, v = (torch.randn(B, W, G, n, device="cuda").transpose(1, 2) for n in (K, N))
+    places = torch.tensor([b * S + b + w for b in range(B) for w in range(W)], device="cuda")
+    write_slots(keys, values, k, v, places)
+    for buffer, new in ((keys, k), (values, v)):
+        expected = torch.zeros_like(buffer)
+        expected.flatten(0, 1)[places] = new.transpose(1, 2).flatten(0, 1)
+        assert buffer.equal(expected)
