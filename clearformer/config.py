@@ -19,7 +19,10 @@ from clearformer.errors import ConfigError, suggest
 class Config(BaseModel):
     """A frozen table of settings. Unknown keys are errors, so that a typo is never silently ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
+    # Validators are built on first use: a command validates few of the tables that it imports.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), defer_build=True
+    )
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str = "") -> Self:

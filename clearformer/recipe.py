@@ -32,7 +32,7 @@ from clearformer.generation.decode import DecodeConfig
 from clearformer.interop.origin import Origin
 from clearformer.models.build import model_task, parse_model
 from clearformer.tables import Tables, override, read_toml
-from clearformer.tasks import objective_named, objective_names, task_named
+from clearformer.tasks import is_objective, objective_named, objective_names, task_named
 from clearformer.text import TextConfig
 from clearformer.training.loop import TrainConfig
 from clearformer.training.optim import OptimConfig
@@ -96,7 +96,7 @@ def parse_objective(table: Mapping[str, Any], model: Any, where: str) -> Any:
     """Parse the table [objective]. Its `kind` determines the task; by default, it is the task of the architecture."""
     table = dict(table)
     kind = str(table.setdefault("kind", model_task(model.kind)))
-    if kind not in objective_names():
+    if not is_objective(kind):
         hint = f"{suggest(kind, objective_names())}; --plugin MODULE adds your own objectives"
         raise ConfigError(f"{where} there is no objective called `{kind}`", hint)
     return objective_named(kind).Config.parse(table, where)

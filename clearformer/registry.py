@@ -41,6 +41,10 @@ class Table(Generic[T]):
         self.added[name] = entry
         return entry
 
+    def __contains__(self, name: str) -> bool:
+        """Whether `resolve` accepts the name. Installed packages are only searched for a name from elsewhere."""
+        return name in self.shipped or name in self.added or name in self.names()
+
     def names(self) -> list[str]:
         """Return all names that `resolve` accepts, sorted."""
         plugins = {point.name for point in entry_points(group=f"clearformer.{self.kind}")}

@@ -22,6 +22,17 @@ class Outer(Config):
             raise ValueError("thirteen heads are unlucky")
 
 
+def test_a_validator_is_built_on_first_use() -> None:
+    """Most tables that a command imports are never validated."""
+
+    class Late(Config):
+        steps: int = 7
+
+    assert not Late.__pydantic_complete__
+    assert Late.parse({"steps": 5}).steps == 5
+    assert Late.__pydantic_complete__
+
+
 def complaint(table: dict[str, Any], where: str = "copy.toml: [model]") -> str:
     with pytest.raises(ConfigError) as caught:
         Outer.parse(table, where)

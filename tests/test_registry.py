@@ -72,6 +72,20 @@ def test_a_taken_name_is_refused(name: str) -> None:
         registry.register("model", name, object())
 
 
+def test_shipped_and_registered_names_are_known_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the metadata of all installed packages takes longer than reading a recipe."""
+
+    def search(**_: str) -> list[EntryPoint]:
+        raise AssertionError("searched the installed packages")
+
+    registry.register("model", "mine", object())
+    monkeypatch.setattr(registry, "entry_points", search)
+    assert "transformer" in MODELS
+    assert "mine" in MODELS
+    with pytest.raises(AssertionError, match="searched"):
+        assert "other" not in MODELS
+
+
 def test_entry_points_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("wordcount", "collections:Counter", "clearformer.tokenizer")
 
@@ -81,4 +95,6 @@ def test_entry_points_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "entry_points", installed)
     assert "wordcount" in TOKENIZERS.names()
     assert "wordcount" not in MODELS.names()
+    assert "wordcount" in TOKENIZERS
+    assert "wordcount" not in MODELS
     assert TOKENIZERS.resolve("wordcount")("aa") == {"a": 2}

@@ -1,12 +1,13 @@
 """The command line. Each verb has a file here that parses its options, calls the Python function and prints the result.
 
---help imports no large libraries.
+--help imports no large libraries, and a verb is imported, and its options are built, only when it is run or listed.
 """
 
 import errno
 import os
 import sys
 import warnings
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from clearformer.cli.options import write_introduction, write_parameters
 from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError
-from clearformer.memory import keep_freed_memory
+from clearformer.memory import collect_rarely, keep_freed_memory
 from clearformer.version import __version__
 
 GROUPS = {
@@ -40,8 +41,41 @@ Examples:
 """
 
 
+class Commands(Mapping[str, Any]):
+    """The command of each verb, built on first use: the options of all verbs take longer than most verbs need."""
+
+    def __init__(self) -> None:
+        self.built: dict[str, Any] = {}
+
+    def __getitem__(self, verb: str) -> Any:
+        if verb not in VERBS:
+            raise KeyError(verb)
+        if verb not in self.built:
+            self.built[verb] = build_command(verb)
+        return self.built[verb]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+def build_command(verb: str) -> Any:
+    """Import the module of a verb, which registers its function with `app`, and build the command with its options."""
+    import_module(f"clearformer.cli.{verb}_" if iskeyword(verb) else f"clearformer.cli.{verb}")
+    info = next(info for info in app.registered_commands if verb in (info.name, getattr(info.callback, "__name__", "")))
+    return typer.main.get_command_from_info(
+        info, pretty_exceptions_short=app.pretty_exceptions_short, rich_markup_mode=app.rich_markup_mode
+    )
+
+
 class Verbs(TyperGroup):
     """Runs a verb. A user error is printed as one sentence and a hint, with exit code 1; only bugs show a traceback."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": {}})
+        self.commands: Any = Commands()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the examples, the verbs in groups, and the options."""
@@ -133,6 +167,7 @@ def root(
     ),
 ) -> None:
     keep_freed_memory()
+    collect_rarely()
     for name in plugin:
         sys.path.insert(0, "")  # like `python -m`: look in the current folder first
         try:
@@ -142,10 +177,6 @@ def root(
                 raise  # the plugin exists, and one of its imports is missing
             hint = "to load my_model.py from this folder, use clearformer --plugin my_model VERB"
             raise ConfigError(f"--plugin {name}: there is no such module", hint) from None
-
-
-for verb in VERBS:
-    import_module(f"clearformer.cli.{verb}_" if iskeyword(verb) else f"clearformer.cli.{verb}")
 
 
 def main() -> None:

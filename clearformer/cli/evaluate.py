@@ -66,11 +66,12 @@ def evaluate(
     """
     from rich.progress import Progress
 
-    from clearformer.training.journal import console
+    from clearformer.training.journal import rich_console
     from clearformer.verbs import evaluate as verb
 
     search = {"beam": beam, "length_penalty": length_penalty, "tokenize": tokenize, "lowercase": lowercase}
     options: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
+    console = rich_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("evaluating", total=None)
         if "pairs" in ctx.obj:

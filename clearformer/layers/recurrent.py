@@ -174,7 +174,9 @@ class Weights(nn.Module):
 
 def uniform(*shape: int, d_hidden: int) -> nn.Parameter:
     """Return a parameter drawn from U(−1/√D, 1/√D), the initialisation of torch's recurrent layers."""
-    return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_hidden**-0.5), d_hidden**-0.5))
+    parameter = nn.Parameter(torch.empty(shape))
+    nn.init.uniform_(parameter, -(d_hidden**-0.5), d_hidden**-0.5)
+    return parameter
 
 
 def autocast_off(device: str) -> AbstractContextManager[object]:

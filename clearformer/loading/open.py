@@ -19,7 +19,7 @@ from clearformer.loading.folder import (
     read_foreign,
     read_run,
 )
-from clearformer.models.build import build_model
+from clearformer.models.build import build_model, build_unfilled
 from clearformer.models.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks.task import Pretrained
@@ -32,13 +32,14 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
     path = find(model)
     recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
     check_fit(tokenizers, recipe, path)
-    network = build_model(recipe.model)
     where = str(path if is_foreign(path) else RunFolder(path).model)
     if recipe.tuning is None or not recipe.tuning.is_partial:
+        network = build_unfilled(recipe.model)
         load_weights(network, weights, where)
     else:  # the base model, and the weights trained on top of it
         tuning = located(recipe.tuning, path)
         recipe = recipe.with_tables(tuning=tuning)
+        network = build_model(recipe.model)
         take_weights(network, open_base(tuning))
         load_weights(network, weights, where, tune(network, tuning))
         for_inference(network, tuning)

@@ -3,6 +3,7 @@
 model_config("transformer-base")       a preset from models/presets/*.toml
 model_config("resnet")                 an architecture with its default sizes; presets take precedence
 build_model(config)                    the network, with newly initialised weights
+build_unfilled(config)                 the network for weights that are loaded next
 """
 
 import tomllib
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from clearformer.errors import ConfigError, suggest
+from clearformer.layers.init import Undrawn
 from clearformer.models import MODELS
 
 
@@ -55,7 +57,7 @@ def model_key(name: str) -> str:
 
     Presets take precedence: `gpt` means the preset of the first GPT, of 2018, not the architecture.
     """
-    return "kind" if name in MODELS.names() and name not in presets() else "preset"
+    return "kind" if name in MODELS and name not in presets() else "preset"
 
 
 def parse_model(table: Mapping[str, Any], where: str) -> Any:
@@ -66,7 +68,7 @@ def parse_model(table: Mapping[str, Any], where: str) -> Any:
     if isinstance(base := table.get("base"), Mapping) and base.get("preset"):  # a classifier around another model
         table["base"] = with_preset(base, f"{where} base")
     kind = str(table.setdefault("kind", "transformer"))
-    if kind not in MODELS.names():
+    if kind not in MODELS:
         hint = f"{suggest(kind, MODELS.names())}; to use an architecture of your own, add --plugin MODULE"
         raise ConfigError(f"{where}: unknown architecture `{kind}`", hint)
     return model_class(kind).Config.parse(table, where)
@@ -91,6 +93,12 @@ def build_model(config: Any) -> nn.Module:
     """Build the network of a configuration, with newly initialised weights."""
     model: nn.Module = model_class(config.kind)(config)
     return model
+
+
+def build_unfilled(config: Any) -> nn.Module:
+    """Build the network without drawing its parameters. The caller must load every one: `load_weights` checks that."""
+    with Undrawn():
+        return build_model(config)
 
 
 def outline(config: Any) -> nn.Module:

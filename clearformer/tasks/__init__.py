@@ -52,7 +52,7 @@ def task_named(objective: str) -> "type[Task]":
     """Return the task of an objective: the task of the same name or, for a registered objective, its `task`."""
     from clearformer.objectives import OBJECTIVES
 
-    if objective in TASKS.names():
+    if objective in TASKS:
         return TASKS.resolve(objective)
     return TASKS.resolve(str(getattr(OBJECTIVES.resolve(objective), "task", "translation")))
 
@@ -61,7 +61,14 @@ def objective_named(kind: str) -> type[Any]:
     """Return the class of the objective `kind`."""
     from clearformer.objectives import OBJECTIVES
 
-    return TASKS.resolve(kind).objective if kind in TASKS.names() else OBJECTIVES.resolve(kind)
+    return TASKS.resolve(kind).objective if kind in TASKS else OBJECTIVES.resolve(kind)
+
+
+def is_objective(kind: str) -> bool:
+    """Whether `objective_named` accepts the name."""
+    from clearformer.objectives import OBJECTIVES
+
+    return kind in TASKS or kind in OBJECTIVES
 
 
 def objective_names() -> list[str]:

@@ -55,7 +55,7 @@ class TextConfig(Config):
     @field_validator("kind")
     @classmethod
     def _is_known(cls, kind: str) -> str:
-        if kind not in TOKENIZERS.names():
+        if kind not in TOKENIZERS:
             raise ValueError(f"there is no tokenizer called `{kind}`; {suggest(kind, TOKENIZERS.names())}")
         return kind
 

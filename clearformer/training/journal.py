@@ -11,20 +11,65 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column
 from torch import Tensor
 
 from clearformer.checkpoint import write_text
 from clearformer.errors import MachineError
 
-# Only the first rank prints.
-console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+@cache
+def rich_console() -> "Console":
+    """Return the console of this process. Only the first rank prints."""
+    from rich.console import Console
+
+    is_quiet = os.environ.get("RANK", "0") != "0"
+    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=is_quiet)
+
+
+class LazyConsole:
+    """Stands for `rich_console()`, which imports rich at the first line that is printed. Inference prints none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(rich_console(), name)
+
+
+console: Any = LazyConsole()
+
+
+def progress_bar() -> "Progress":
+    """Return the progress bar of training, with the field `note` at its end, truncated at the edge of the terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("training"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),
+        console=rich_console(),
+        expand=True,
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
 
 
 class Journal:
@@ -44,21 +89,7 @@ class Journal:
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
         if tensorboard:
             self.writer = tensorboard_writer(path.parent / "tensorboard", start)
-        self.bar = Progress(
-            TextColumn("training"),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn(
-                "{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)
-            ),  # truncated at the edge of the terminal
-            console=console,
-            expand=True,
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
+        self.bar = progress_bar()
         self.task = self.bar.add_task("training", total=steps, completed=start, note="")
         self.bar.start()
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.embeddings import Unembedding
-from clearformer.layers.init import gaussian, rectified, xavier
+from clearformer.layers.init import Undrawn, gaussian, rectified, xavier
 
 
 def test_matrices_are_uniform_within_glorots_bound_and_biases_zero() -> None:
@@ -27,6 +27,19 @@ def test_the_packed_projection_is_drawn_as_one_matrix() -> None:
     alone = sqrt(2 / (128 + 128))
     for part in layer.qkv.weight.split(128):
         assert part.std().item() == pytest.approx(alone / sqrt(2), rel=2e-2)
+
+
+def test_only_parameters_stay_undrawn() -> None:
+    """A random buffer that is not saved could not be loaded; zeros and ones cost nothing."""
+    torch.manual_seed(0)
+    expected = torch.empty(7).normal_()
+    torch.manual_seed(0)
+    with Undrawn():
+        layers = nn.Linear(5, 3), nn.Embedding(5, 3), nn.Conv2d(2, 3, 5), nn.LSTM(5, 3), nn.LayerNorm(5)
+        layers[0].apply(xavier)
+        assert torch.empty(7).normal_().equal(expected)
+    assert layers[-1].weight.equal(torch.ones(5))
+    assert not layers[0].bias.any()
 
 
 def test_heads_and_embeddings_are_left_to_themselves() -> None:

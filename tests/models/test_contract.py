@@ -1,6 +1,7 @@
 """What every registered model promises, and every preset."""
 
 import copy
+import re
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from torch import nn
 
 from clearformer.checkpoint import load_tensors, load_weights, save_tensors, weights_of
 from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, SoundBatch, TextBatch
+from clearformer.errors import CheckpointError
 from clearformer.models import MODELS
-from clearformer.models.build import model_config, presets
+from clearformer.models.build import build_unfilled, model_config, presets
 from clearformer.tasks import objective_named, objective_names
 
 B, S, T, V = 2, 7, 5, 23
@@ -115,6 +117,24 @@ def test_its_configuration_names_it(name: str) -> None:
     assert issubclass(kind, nn.Module)
     assert kind.Config(**SMALL[name]).kind == name
     assert build(name).config == kind.Config(**SMALL[name])
+
+
+@every_model
+def test_a_network_for_loaded_weights_draws_none(name: str) -> None:
+    """After loading, nothing of it differs from the network that the weights are from, tables included."""
+    drawn = build(name)
+    before = torch.get_rng_state()
+    unfilled = build_unfilled(drawn.config)
+    assert torch.get_rng_state().equal(before)
+    weights = weights_of(drawn)
+    for missing in weights:
+        rest = {key: tensor for key, tensor in weights.items() if key != missing}
+        with pytest.raises(CheckpointError, match=f"`{re.escape(missing)}` is missing"):
+            load_weights(unfilled, rest, name)
+    load_weights(unfilled, weights, name)
+    expected, actual = ({**dict(net.named_parameters()), **dict(net.named_buffers())} for net in (drawn, unfilled))
+    assert expected.keys() == actual.keys()
+    assert all(tensor.equal(actual[key]) for key, tensor in expected.items())
 
 
 @every_model

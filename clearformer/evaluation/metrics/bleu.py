@@ -22,8 +22,6 @@ from collections.abc import Callable, Sequence
 from math import exp, fsum, log
 from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU
-
 from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.metrics.value import MetricValue, check_streams
 from clearformer.wording import count
@@ -113,6 +111,8 @@ def corpus_bleu(
     `references[k][i]` is the k-th reference of `hypotheses[i]`. Use "intl" for scripts whose punctuation is not ASCII
     (13a leaves the Devanagari danda attached to its word), and "zh" for Chinese.
     """
+    from sacrebleu.metrics import BLEU
+
     check_streams(hypotheses, references)
     if tokenize not in TOKENIZERS:
         raise ConfigError(f"BLEU has no tokenizer `{tokenize}`", suggest(tokenize, TOKENIZERS))

@@ -9,8 +9,6 @@ morphology, such as Hindi, German or Czech, better than BLEU.
 
 from collections.abc import Sequence
 
-from sacrebleu.metrics import CHRF
-
 from clearformer.evaluation.metrics.value import MetricValue, check_streams
 
 
@@ -22,6 +20,8 @@ def corpus_chrf(
     `references[k][i]` is the k-th reference of `hypotheses[i]`; the best of them counts. `word_order=2` adds word
     unigrams and bigrams to the averages, which is chrF++. Counts are summed over the corpus before the division.
     """
+    from sacrebleu.metrics import CHRF
+
     check_streams(hypotheses, references)
     metric = CHRF(word_order=word_order, lowercase=lowercase)
     result = metric.corpus_score(hypotheses, references)

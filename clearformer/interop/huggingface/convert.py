@@ -1,25 +1,26 @@
 """Convert a Hugging Face folder of any supported model type, chosen by `model_type` in config.json."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from clearformer.errors import CheckpointError
-from clearformer.interop.huggingface import bert, gpt2, llama, marian, openai_gpt, resnet, roberta, t5, vit
 from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
 
-CONVERTERS: dict[str, Any] = {  # model_type -> module with read_model_config, import_folder, export_folder …
-    "bert": bert,
-    "gpt2": gpt2,
-    "llama": llama,
-    "marian": marian,
-    "openai-gpt": openai_gpt,
-    "resnet": resnet,
-    "roberta": roberta,
-    "t5": t5,
-    "vit": vit,
+# model_type -> module with read_model_config, import_folder, export_folder …, imported on first use
+CONVERTERS = {
+    "bert": "clearformer.interop.huggingface.bert",
+    "gpt2": "clearformer.interop.huggingface.gpt2",
+    "llama": "clearformer.interop.huggingface.llama",
+    "marian": "clearformer.interop.huggingface.marian",
+    "openai-gpt": "clearformer.interop.huggingface.openai_gpt",
+    "resnet": "clearformer.interop.huggingface.resnet",
+    "roberta": "clearformer.interop.huggingface.roberta",
+    "t5": "clearformer.interop.huggingface.t5",
+    "vit": "clearformer.interop.huggingface.vit",
 }
 
 
@@ -42,17 +43,22 @@ def converter_of(folder: Path) -> Any:
         raise CheckpointError(
             f"{path}: unsupported model_type `{model_type}`", f"the supported ones are {', '.join(CONVERTERS)}"
         )
-    return CONVERTERS[model_type]
+    return import_module(CONVERTERS[model_type])
 
 
 def converter_for(config: Any) -> Any:
     """Return the converter for the Hugging Face model family that matches our configuration."""
-    others = {"transformer": marian, "t5": t5, "resnet": resnet, "vit": vit}
+    return import_module(CONVERTERS[model_type_for(config)])
+
+
+def model_type_for(config: Any) -> str:
+    """Return the Hugging Face model family that matches our configuration."""
+    others = {"transformer": "marian", "t5": "t5", "resnet": "resnet", "vit": "vit"}
     if config.kind == "gpt":
         is_post = config.residual == "post"
-        return llama if config.positions.kind == "rotary" else openai_gpt if is_post else gpt2
+        return "llama" if config.positions.kind == "rotary" else "openai-gpt" if is_post else "gpt2"
     if config.kind == "bert":
-        return roberta if config.positions.offset else bert
+        return "roberta" if config.positions.offset else "bert"
     if config.kind not in others:
         hint = f"the architectures that can be exported are gpt, bert, {', '.join(others)}"
         raise CheckpointError(f"a model of architecture `{config.kind}` cannot be exported to Hugging Face", hint)
@@ -61,22 +67,23 @@ def converter_for(config: Any) -> Any:
 
 def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
     """Write a folder for `from_pretrained` and return its model_type. `tokens` has the ids of pad, bos and eos."""
-    converter, (pad, bos, eos) = converter_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
-    token_ids: dict[Any, dict[str, int]] = {
-        marian: {"pad": pad, "eos": eos, "first": bos},
-        t5: {"pad": pad, "eos": eos},
-        bert: {"pad": pad},
-        roberta: {},
+    model_type, (pad, bos, eos) = model_type_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
+    token_ids: dict[str, dict[str, int]] = {
+        "marian": {"pad": pad, "eos": eos, "first": bos},
+        "t5": {"pad": pad, "eos": eos},
+        "bert": {"pad": pad},
+        "roberta": {},
     }
-    if converter is roberta and pad != config.positions.offset - 1:
+    if model_type == "roberta" and pad != config.positions.offset - 1:
         raise CheckpointError(
             f"the padding token of this model has id {pad}, but RoBERTa needs id {config.positions.offset - 1}",
             f"train with model.positions.offset = {pad + 1}, or with offset 0 to export it as BERT",
         )
-    arguments = token_ids.get(converter, {"pad": pad, "bos": bos, "eos": eos})
+    arguments = token_ids.get(model_type, {"pad": pad, "bos": bos, "eos": eos})
+    converter = converter_for(config)
     converter.export_config(config, **arguments)  # reports an unsupported setting before a missing tensor
     converter.export_folder(folder, config, weights, **arguments)
-    return next(name for name, module in CONVERTERS.items() if module is converter)
+    return model_type
 
 
 def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ def refuse_other_models(model: Mapping[str, Any], task: str, hint: str) -> None:
     """Refuse a model that belongs to another task. Unknown names are refused later, when the recipe is validated."""
     sizes = presets().get(preset_name(str(model.get("preset"))), {})
     kind = str(model.get("kind", sizes.get("kind")))
-    if kind in MODELS.names() and (other := model_task(kind)) != task:
+    if kind in MODELS and (other := model_task(kind)) != task:
         raise ConfigError(f"{model.get('preset', kind)} is a model for {other}, not for {task}", hint)
 
 
