@@ -49,10 +49,10 @@ def test_an_error_of_the_user_keeps_its_hint() -> None:
 
 
 def test_ctrl_c_ends_the_workers() -> None:
-    timer = threading.Timer(2, os.kill, [os.getpid(), signal.SIGINT])
-    timer.start()
-    with Workers(time.sleep, N) as workers, pytest.raises(KeyboardInterrupt):
-        list(workers.map([600.0] * 5))
+    with Workers(time.sleep, N) as workers:
+        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            list(workers.map([600.0] * 5))
     assert [process.returncode for process in workers.processes] == [-signal.SIGKILL] * N
 
 
