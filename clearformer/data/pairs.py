@@ -8,13 +8,14 @@
 A blank line is not an error but an empty pair, which `Filter` drops and counts.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from clearformer.config import Config
@@ -32,7 +33,6 @@ from clearformer.text.normalize import clean
 from clearformer.wording import count
 
 Columns = tuple[int, int] | tuple[str, str]
-Rows = list[list[int]]
 
 
 class Example(NamedTuple):
@@ -201,11 +201,15 @@ def read_aligned(source: Path, target: Path) -> Generator[Example]:
             if a is None or b is None:
                 n_source = number - 1 if a is None else number + sum(1 for _ in sources)
                 n_target = number - 1 if b is None else number + sum(1 for _ in targets)
-                raise DataError(
-                    f"{source} has {count(n_source, 'line')} but {target} has {n_target:,}",
-                    "each line of one file must be the translation of the same line of the other",
-                )
+                raise misaligned(source, n_source, target, n_target)
             yield Example(clean(a), clean(b))
+
+
+def misaligned(source: Path, n_source: int, target: Path, n_target: int) -> DataError:
+    return DataError(
+        f"{source} has {count(n_source, 'line')} but {target} has {n_target:,}",
+        "each line of one file must be the translation of the same line of the other",
+    )
 
 
 def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
@@ -219,8 +223,12 @@ def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
     """Stream pairs from two keys of the JSON object on each line; their values must be strings."""
     with closing(read_objects(path)) as rows:
         for where, row in rows:
-            row = dict.fromkeys(columns, "") if row is None else row
-            yield Example(*(clean(json_text(row, key, where)) for key in columns))
+            yield json_pair(where, row, columns)
+
+
+def json_pair(where: str, row: dict[str, object] | None, columns: tuple[str, str]) -> Example:
+    row = dict.fromkeys(columns, "") if row is None else row
+    return Example(*(clean(json_text(row, key, where)) for key in columns))
 
 
 Outcome = Literal["kept", "empty", "too_long", "unequal"]
@@ -241,6 +249,13 @@ class Tally:
 
     def count(self, outcome: Outcome) -> None:
         setattr(self, outcome, getattr(self, outcome) + 1)
+
+    def add(self, other: "Tally") -> None:
+        """Add the counts of another part of the corpus."""
+        self.kept += other.kept
+        self.empty += other.empty
+        self.too_long += other.too_long
+        self.unequal += other.unequal
 
     def describe(self) -> str:
         """Describe the counts: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"."""
@@ -266,20 +281,30 @@ class Filter(Config):
 
     def keep(self, examples: Iterator[Example], tally: Tally) -> Iterator[Example]:
         """Yield the pairs that pass, in order, and count all pairs in `tally`. Raises an error if none passes."""
+        yield from self.passing(examples, tally)
+        self.require_any(tally)
+
+    def passing(self, examples: Iterable[Example], tally: Tally) -> Iterator[Example]:
+        """Yield the pairs that pass, as `keep` does, but also of a part of a corpus, in which none may pass."""
         for example in examples:
             outcome = self.outcome(example)
             tally.count(outcome)
             if outcome == "kept":
                 yield example
+
+    def require_any(self, tally: Tally) -> None:
         if tally.kept == 0:
             raise DataError(
                 f"no pairs are left after filtering: {tally.describe()}", "check the columns, or relax [data.filter]"
             )
 
-    def fit(self, source_ids: Rows, target_ids: Rows, tally: Tally) -> tuple[Rows, Rows]:
-        """Return the pairs with at most `max_tokens` per side; `tally` then counts the others as too long, not kept."""
-        pairs = list(zip(source_ids, target_ids))
-        short = [pair for pair in pairs if max(map(len, pair)) <= self.max_tokens]
-        tally.kept -= len(pairs) - len(short)
-        tally.too_long += len(pairs) - len(short)
-        return [source for source, _ in short], [target for _, target in short]
+    def fit(self, source_lengths: np.ndarray, target_lengths: np.ndarray, tally: Tally) -> np.ndarray:
+        """Return which pairs have at most `max_tokens` per side; `tally` then counts the others as too long, not kept.
+
+        Lengths and result have shape (n,).
+        """
+        is_short = np.maximum(source_lengths, target_lengths) <= self.max_tokens
+        n_long = len(is_short) - int(np.count_nonzero(is_short))
+        tally.kept -= n_long
+        tally.too_long += n_long
+        return is_short

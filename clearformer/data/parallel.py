@@ -3,44 +3,29 @@
     survey    clean, filter, count; sample the lines that the tokenizer is trained on
     encode    clean, filter, split by source sentence, tokenise -> train, valid, test on disk
 
-Pairs are streamed: ten million lines need no more memory than ten thousand.
+Pairs are streamed in blocks (see pair_blocks.py): ten million lines need no more memory than ten thousand.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from struct import Struct
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from clearformer.checkpoint import write_json, write_text
 from clearformer.data.corpora import PairCorpora
+from clearformer.data.pair_blocks import RECORD, Fractions, PairEncoder, over_blocks, survey_block
 from clearformer.data.pairs import Example, Tally, read_pairs, with_task_prefix
-from clearformer.data.split import place
 from clearformer.data.store import StoreWriter
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.text.tokenizer import SAMPLE
 from clearformer.wording import count
 
-CHUNK = 8192  # pairs tokenised at a time
 IN_MEMORY = 2**26  # maximum size of a sample in memory, in bytes; a larger sample is stored in a temporary file
-RECORD = Struct("<dII")  # the place of a pair in [0, 1), and the number of bytes of its two sides
-
-
-@dataclass(frozen=True)
-class Fractions:
-    """The fractions of the training corpus held out for validation and test: the same sentences for every seed."""
-
-    valid: float = 0.0
-    test: float = 0.0
-
-    def split_of(self, at: float) -> str:
-        """Return the split of a source sentence, given its place in [0, 1) (see split.py)."""
-        return "valid" if at < self.valid else "test" if at < self.valid + self.test else "train"
 
 
 class Sample:
@@ -53,12 +38,11 @@ class Sample:
     def __del__(self) -> None:
         self.file.close()
 
-    def add(self, pair: Example, at: float) -> None:
+    def add(self, record: bytes) -> None:
         self.n_pairs += 1
         n_lines = 2 * self.n_pairs
         if n_lines <= SAMPLE or self.draw() * n_lines < SAMPLE:
-            source, target = pair.source.encode(), pair.target.encode()
-            self.file.write(RECORD.pack(at, len(source), len(target)) + source + target)
+            self.file.write(record)
 
     def read(self, fractions: Fractions) -> Iterator[Example]:
         """Yield the sampled pairs that belong to the training split, in order."""
@@ -91,10 +75,12 @@ class PairSurvey:
 def survey_pairs(data: PairCorpora) -> PairSurvey:
     """Make the first pass over the training corpus: filter, count and sample its pairs."""
     survey = PairSurvey()
-    for pair in data.filter.keep(data.source("train").read(), Tally()):
-        survey.n_pairs += 1
-        survey.n_chars += len(pair.target)
-        survey.sample.add(pair, place(pair.source))
+    with closing(over_blocks(data.source("train"), data.filter, survey_block, Tally())) as blocks:
+        for n_chars, records in blocks:
+            survey.n_pairs += len(records)
+            survey.n_chars += n_chars
+            for record in records:
+                survey.sample.add(record)
     return survey
 
 
@@ -113,58 +99,31 @@ def learn_tokenizers(data: PairCorpora, text: TextConfig, survey: PairSurvey) ->
     return [train_tokenizer(lines((side,)), text, is_sample=True) for side in (0, 1)]
 
 
-class PairEncoder:
-    """Tokenises the pairs of one split in chunks."""
-
-    def __init__(self, writer: StoreWriter, tokenizers: Sequence[Tokenizer], data: PairCorpora) -> None:
-        self.writer, self.tokenizers, self.data = writer, tokenizers, data
-        self.chunk: list[Example] = []
-
-    def add(self, pair: Example, tally: Tally) -> None:
-        self.chunk.append(pair)
-        if len(self.chunk) == CHUNK:
-            self.flush(tally)
-
-    def flush(self, tally: Tally) -> None:
-        if self.chunk:
-            sources = [with_task_prefix(pair.source, self.data.prefix) for pair in self.chunk]
-            ids = self.tokenizers[0].encode(sources), self.tokenizers[-1].encode([pair.target for pair in self.chunk])
-            self.writer.add(*self.data.filter.fit(*ids, tally))
-            self.chunk = []
-
-
 def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: Fractions, folder: Path) -> list[str]:
     """Make the second pass: write every split into `folder`. Returns one line of text per corpus: its pair counts."""
     size, metadata = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
     tally, valid_tally, valid_text, test_text = Tally(), Tally(), list[Example](), list[Example]()
     with ExitStack() as stack:  # closed in reverse order: once train exists, everything does
         train, valid = (
-            PairEncoder(
-                stack.enter_context(StoreWriter(folder / f"{split}.safetensors", size, metadata)), tokenizers, data
-            )
+            stack.enter_context(StoreWriter(folder / f"{split}.safetensors", size, metadata))
             for split in ("train", "valid")
         )
-        for pair in data.filter.keep(data.source("train").read(), tally):
-            split = "train" if fractions == Fractions() else fractions.split_of(place(pair.source))
-            if split == "train":
-                train.add(pair, tally)
-            elif split == "valid":
-                valid_text.append(pair)
-                valid.add(pair, tally)
-            else:
-                test_text.append(pair)
-        train.flush(tally)
+        passes = [("train", fractions, tally)]
         if data.valid is not None:
-            for pair in data.filter.keep(data.source("valid").read(), valid_tally):
-                valid_text.append(pair)
-                valid.add(pair, valid_tally)
-        valid.flush(valid_tally if data.valid is not None else tally)
+            passes.append(("valid", Fractions(valid=1.0), valid_tally))
+        for split, parts, counts in passes:
+            encoder = PairEncoder(tokenizers, data.filter, data.prefix, parts)
+            with closing(over_blocks(data.source(split), data.filter, encoder, counts)) as blocks:
+                for block in blocks:
+                    train.add_packed(*block.train)
+                    valid.add_packed(*block.valid)
+                    valid_text += block.valid_text
+                    test_text += block.test_text
         if not valid_text:
             raise DataError("no pairs are left for validation", "add a validation file with --valid, or more pairs")
         write_json(folder / "valid.json", valid_text)
         write_test(data, test_text, folder)
-    n_train = train.writer.count
-    training = f"; {count(n_train, 'pair')} for training" if n_train < tally.kept else ""
+    training = f"; {count(train.count, 'pair')} for training" if train.count < tally.kept else ""
     reports = [] if data.valid is None else [f"valid: {valid_tally.describe()}"]
     return [*reports, f"train: {tally.describe()}{training}"]
 

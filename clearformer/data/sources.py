@@ -3,6 +3,7 @@
     read_lines(path)             decoded lines
     read_cells(path, columns)    some columns of a file with tabs between columns, by number or by header name
     read_objects(path)           one JSON object per line
+    read_blocks(path, n)         raw lines, n at a time, for other processes to decode
 
 Every file may be gzipped. Text is UTF-8; callers clean it with `text.normalize.clean`. Only a line feed ends a line:
 the Unicode separators that `str.splitlines` splits at occur inside real sentences and would misalign the two sides of
@@ -12,7 +13,7 @@ a corpus.
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO, TypeVar, cast
@@ -35,41 +36,53 @@ def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str,
             number, line = next(lines, (0, ""))
             if number == 0:
                 return
-            header = line.split("\t")
-            for name in columns:
-                if name not in header:
-                    raise DataError(
-                        f"{path}:1: the header has no column `{name}`", f"the columns are {', '.join(header)}"
-                    )
-            columns = [header.index(str(name)) for name in columns]
-        places = [int(column) for column in columns]
-        needed = max(places) + 1
-        for number, line in lines:
-            cells = line.split("\t") if line.strip() else [""] * needed
-            if len(cells) < needed:
-                raise DataError(
-                    f"{path}:{number}: {count(len(cells), 'column')}, but {needed} {agree(needed, 'is', 'are')} needed",
-                    "separate columns by tabs, or choose other columns, counted from 0",
-                )
-            yield f"{path}:{number}", [cells[place] for place in places]
+            columns = header_columns(path, line, columns)
+        yield from cells(path, lines, [int(column) for column in columns])
+
+
+def header_columns(path: Path, header: str, names: Sequence[int | str]) -> list[int]:
+    """Return the numbers of the columns with these names in the header line of a file."""
+    columns = header.split("\t")
+    for name in names:
+        if name not in columns:
+            raise DataError(f"{path}:1: the header has no column `{name}`", f"the columns are {', '.join(columns)}")
+    return [columns.index(str(name)) for name in names]
+
+
+def cells(path: Path, lines: Iterable[tuple[int, str]], columns: Sequence[int]) -> Generator[tuple[str, list[str]]]:
+    """Yield the location and the cells of numbered lines, as `read_cells` does for a file."""
+    needed = max(columns) + 1
+    for number, line in lines:
+        row = line.split("\t") if line.strip() else [""] * needed
+        if len(row) < needed:
+            raise DataError(
+                f"{path}:{number}: {count(len(row), 'column')}, but {needed} {agree(needed, 'is', 'are')} needed",
+                "separate columns by tabs, or choose other columns, counted from 0",
+            )
+        yield f"{path}:{number}", [row[column] for column in columns]
 
 
 def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
     """Yield the location of each line, for messages, and its JSON object, which is None for a blank line."""
     with closing(read_lines(path)) as lines:
-        for number, line in enumerate(lines, 1):
-            where = f"{path}:{number}"
-            try:
-                row = json.loads(line) if line.strip() else None
-            except (ValueError, RecursionError) as error:
-                raise DataError(
-                    f"{where}: not valid JSON ({error})", "each line must be one complete JSON object"
-                ) from None
-            if not isinstance(row, dict) and line.strip():
-                raise DataError(
-                    f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one complete JSON object"
-                )
-            yield where, row
+        yield from objects(path, enumerate(lines, 1))
+
+
+def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str, dict[str, object] | None]]:
+    """Yield the location and the JSON object of numbered lines, as `read_objects` does for a file."""
+    for number, line in lines:
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{where}: not valid JSON ({error})", "each line must be one complete JSON object"
+            ) from None
+        if not isinstance(row, dict) and line.strip():
+            raise DataError(
+                f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one complete JSON object"
+            )
+        yield where, row
 
 
 def json_text(row: dict[str, object], key: str, where: str) -> str:
@@ -92,12 +105,38 @@ def read_lines(path: Path) -> Generator[str]:
 
 def read_lines_with_ends(path: Path) -> Generator[str]:
     """Yield decoded lines with their line ends; the last line may have none."""
+    with closing(read_raw_lines(path)) as lines:
+        for number, line in enumerate(lines, 1):
+            yield decode(line, str(path), number)
+
+
+def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
+    """Yield the raw lines of a file, n at a time. The lines before a damaged part come before its error."""
+    block: list[bytes] = []
+    with closing(read_raw_lines(path)) as lines:
+        try:
+            for line in lines:
+                block.append(line)
+                if len(block) == n:
+                    yield block
+                    block = []
+        except DataError:
+            if block:
+                yield block
+            raise
+    if block:
+        yield block
+
+
+def read_raw_lines(path: Path) -> Generator[bytes]:
+    """Yield raw lines with their line ends, decompressed."""
     number = 0
     try:
         # In binary mode, lines end at line feeds only.
         with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as file:
-            for number, line in enumerate(file, 1):
-                yield decode(line, str(path), number)
+            for line in file:
+                number += 1
+                yield line
     except EOFError:
         raise DataError(
             f"{path}: the compressed file is truncated after line {number:,}", "copy or download it again"

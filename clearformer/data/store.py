@@ -40,6 +40,12 @@ class Ragged(NamedTuple):
             return cls(np.concatenate(rows).astype(dtype), lengths)
         return cls(np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths)
 
+    def select(self, mask: np.ndarray) -> Self:
+        """Return the rows where `mask` (B,) is true."""
+        if mask.all():
+            return self
+        return type(self)(self.flat[np.repeat(mask, self.lengths)], self.lengths[mask])
+
 
 class Store:
     """A store opened for reading. Data is read on access, and the operating system frees the memory when needed."""
@@ -128,13 +134,18 @@ def gather(flat: np.ndarray, offsets: np.ndarray, index: np.ndarray) -> Ragged:
     return Ragged(flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths)
 
 
+def id_type(vocab_size: int) -> str:
+    """Return the data type in which ids are stored."""
+    return "uint16" if vocab_size <= 2**16 else "int32"
+
+
 class Writer:
     """Streams rows of ids into a store, in constant memory. After an error, no files are left behind."""
 
     STORE: ClassVar[type[Store]]
 
     def __init__(self, path: Path, vocab_size: int, metadata: Mapping[str, str] | None = None) -> None:
-        dtype = "uint16" if vocab_size <= 2**16 else "int32"
+        dtype = id_type(vocab_size)
         specs = {name: TensorSpec("int64" if name.endswith("_offsets") else dtype) for name in self.STORE.tensors()}
         self._ends = dict.fromkeys(self.STORE.SIDES, 0)
         self.count = 0
@@ -143,10 +154,12 @@ class Writer:
             self._file.append(f"{side}_offsets", np.zeros(1, "int64"))
 
     def _append(self, *sides: Sequence[Sequence[int] | np.ndarray]) -> None:
-        assert len({len(rows) for rows in sides}) == 1, "a pair has two sides"
-        self.count += len(sides[0])
-        for side, ids in zip(self._ends, sides):
-            rows = Ragged.of(ids, self._file.specs[side].dtype)
+        self._append_packed(*(Ragged.of(ids, self._file.specs[side].dtype) for side, ids in zip(self._ends, sides)))
+
+    def _append_packed(self, *sides: Ragged) -> None:
+        assert len({len(rows.lengths) for rows in sides}) == 1, "a pair has two sides"
+        self.count += len(sides[0].lengths)
+        for side, rows in zip(self._ends, sides):
             self._file.append(side, rows.flat)
             self._file.append(f"{side}_offsets", self._ends[side] + np.cumsum(rows.lengths))
             self._ends[side] += len(rows.flat)
@@ -183,6 +196,10 @@ class StoreWriter(Writer):
     def add(self, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]]) -> None:
         """Append pairs; chunks of a few thousand are fastest."""
         self._append(source_ids, target_ids)
+
+    def add_packed(self, source: Ragged, target: Ragged) -> None:
+        """Append pairs whose ids are already in arrays of the type `id_type`."""
+        self._append_packed(source, target)
 
     def close(self) -> PairStore:
         """Move the finished file to its path and open it."""

@@ -13,6 +13,7 @@ Format characters are kept: the zero-width joiner and non-joiner change the mean
 import re
 from functools import lru_cache
 from typing import Literal
+from unicodedata import is_normalized
 
 from tokenizers import Regex, normalizers
 
@@ -46,10 +47,18 @@ def letters(form: Form, lowercase: bool) -> list[normalizers.Normalizer]:
 
 
 def clean(line: str, form: Form = "NFC") -> str:
-    """Return the normalised line. Clean ASCII text, the common case, is returned at once."""
-    if line.isascii() and line.isprintable() and "  " not in line and line == line.strip():
-        return line
-    return str(normalizer(form).normalize_str(encodable(line)))
+    """Return the normalised line. A line that is clean already, the common case, is returned at once."""
+    return line if is_clean(line, form) else str(normalizer(form).normalize_str(encodable(line)))
+
+
+def is_clean(line: str, form: Form = "NFC") -> bool:
+    """Whether `line` equals its normalised form. False for some clean lines: those with format characters.
+
+    A printable line has no control characters, no surrogates and no white space but the plain space.
+    """
+    if not line.isprintable() or "  " in line or line[:1] == " " or line[-1:] == " ":
+        return False
+    return line.isascii() or is_normalized(form, line)
 
 
 def encodable(text: str) -> str:

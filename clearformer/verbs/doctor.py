@@ -14,12 +14,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from clearformer.data.workers import usable_threads
 from clearformer.wording import count, listed
 
 REQUIRED = ("numpy", "tokenizers", "safetensors", "sacrebleu", "pydantic", "matplotlib")
@@ -66,16 +66,6 @@ def examine_cpu() -> dict[str, Any]:
         "onednn": torch.backends.mkldnn.is_available(),
         "openmp": torch.backends.openmp.is_available(),
     }
-
-
-def usable_threads() -> int:
-    """Count the hardware threads that this process may use, given its affinity and the cgroup quota of a container."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return min(threads, ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no control group, or the quota is the word "max"
-        return threads
 
 
 def examine_cuda() -> dict[str, Any]:

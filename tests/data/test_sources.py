@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clearformer.data.pairs import Example, Filter, PairSource, Tally, read_pairs
@@ -229,7 +230,7 @@ def test_filter_counts_what_it_drops() -> None:
     assert tally == Tally(kept=2, empty=2, too_long=1, unequal=1)
     assert tally.describe() == "kept 2 of 6 pairs (2 empty, 1 too long, 1 of unequal length)"
 
-    assert rule.fit([[1, 2, 3], [1]], [[4], [5, 6, 7, 8]], tally) == ([[1, 2, 3]], [[4]])
+    assert rule.fit(np.array([3, 1]), np.array([1, 4]), tally).tolist() == [True, False]
     assert tally.describe() == "kept 1 of 6 pairs (2 empty, 2 too long, 1 of unequal length)"
 
 

@@ -48,7 +48,7 @@ def learn(lines: Iterator[str], config: TextConfig, progress: bool) -> dict[str,
         limit_alphabet=alphabet,
         show_progress=progress,
     )
-    bpe.train_from_iterator(untie(lines, spaced(config), alphabet), trainer)
+    bpe.train_from_iterator(untie(lines, alphabet, spaced(config).normalize_str), trainer)
     learned = bpe.get_vocab()
     parts = sorted(learned, key=learned.__getitem__)
     characters = [part for part in parts if len(part) == 1 and part != "▁"]
