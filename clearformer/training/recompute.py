@@ -8,8 +8,8 @@ and the loss of an objective that predicts tokens are computed for CHUNK positio
 text would need more memory than the blocks.
 
 Random draws are repeated, so that dropout is the same both times. Losses and gradients have the same bits as without
-recomputation; those of more than CHUNK positions are sums over chunks, which differ by rounding. The generator of a CUDA
-device cannot be rewound inside a CUDA graph, so steps are not recorded (graphs.py).
+recomputation; for more than CHUNK positions they are sums over chunks, which differ by rounding. The random generator
+of a CUDA device cannot be rewound inside a CUDA graph, so steps are not recorded (graphs.py).
 """
 
 from collections.abc import Callable
