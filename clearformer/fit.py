@@ -31,6 +31,7 @@ from clearformer.training.distributed import World, join_world, leave_world, sha
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
+from clearformer.training.recompute import recompute_blocks
 from clearformer.tuning.methods import tune
 from clearformer.wording import count
 
@@ -126,6 +127,8 @@ def set_up(
     plain = task.build_objective()
     carried = getattr(plain, "carried", None)
     how, is_recorded = how_to_run(task, model, plain, device, world)
+    if final.train.recompute == "blocks" and not recompute_blocks(model) and not hasattr(plain, "chunk"):
+        console.print(f"{final.model.kind} has no blocks to recompute: train.recompute = blocks has no effect")
     objective = compiled(plain, model, how)
     if final.train.parallel == "shard" and world.size > 1:
         shard(model, device)
@@ -149,6 +152,11 @@ def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: Wo
 
 def allows_recording(recipe: Tables, device: torch.device, world: World) -> bool:
     """Whether device, processes and settings allow steps to be recorded as CUDA graphs."""
+    return allows_compiling(recipe, device, world) and recipe.train.recompute == "none"
+
+
+def allows_compiling(recipe: Tables, device: torch.device, world: World) -> bool:
+    """Whether train.compile = auto may compile the model: as for recording, but activations may be recomputed."""
     is_plain = recipe.train.deterministic or not recipe.optim.has_fused_kernel
     return device.type == "cuda" and world.size == 1 and not is_plain
 
@@ -158,22 +166,24 @@ def how_to_run(
 ) -> tuple[How, bool]:
     """Resolve train.compile, print the choice, and return it with whether steps are recorded as CUDA graphs."""
     train = task.recipe.train
-    can_record = (
-        allows_recording(task.recipe, device, world)
-        and task.shapes != "many"
-        and bool(getattr(model, "is_recordable", False) and getattr(objective, "is_recordable", False))
-    )
+    is_recordable = bool(getattr(model, "is_recordable", False) and getattr(objective, "is_recordable", False))
+    is_suitable = task.shapes != "many" and is_recordable
+    can_record = is_suitable and allows_recording(task.recipe, device, world)
     if train.compile != "auto":
         if train.compile == "graph" and not can_record:
-            console.print("the steps of this run cannot be recorded: train.compile = graph has no effect")
+            reason = "" if train.recompute == "none" else f" (train.recompute = {train.recompute})"
+            console.print(f"the steps of this run cannot be recorded{reason}: train.compile = graph has no effect")
         return train.compile, can_record and train.compile != "off"
-    if not can_record:
+    if not (is_suitable and allows_compiling(task.recipe, device, world)):
         return "off", False
     n_tokens = min(train.steps * train.tokens * train.accumulation, train.max_tokens or sys.maxsize)
     how = "graph" if train.max_seconds is not None else choose(model, n_tokens, task.shapes)
+    if not can_record:  # the blocks are compiled, but not the chunks of head and loss
+        how = "off" if how == "graph" else "blocks"
     compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")
-    console.print(f"training {compiling}records its steps as CUDA graphs (train.compile = {how})")
-    return how, True
+    steps = "records its steps" if can_record else "recomputes activations, so its steps are not recorded"
+    console.print(f"training {compiling}{steps} as CUDA graphs (train.compile = {how})")
+    return how, can_record
 
 
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:

@@ -15,6 +15,7 @@ from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
 from clearformer.tasks import task_named
 from clearformer.tasks.translation import TranslationTask
+from clearformer.training import compiling
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.finetune import finetune
@@ -247,6 +248,7 @@ def test_validation_is_spread_over_the_whole_set(n, asked, expected):
         ({}, "cuda", False, "fixed"),
         ({"compile": "off"}, "cuda", False, "free"),
         ({"deterministic": True}, "cuda", False, "free"),
+        ({"recompute": "blocks"}, "cuda", False, "free"),
         ({}, "cuda", True, "free"),
         ({"batches": "fixed"}, "cpu", True, "fixed"),
         ({"batches": "free"}, "cuda", False, "free"),
@@ -279,6 +281,8 @@ def test_shapes_of_batches_are_settled_before_the_run(train, device, is_resumed,
         ({"max_seconds": 60.0, "steps": 10_000_000}, "cuda", ("graph", True)),
         ({"max_tokens": 1000, "steps": 10_000_000}, "cuda", ("graph", True)),
         ({"batches": "free"}, "cuda", ("off", False)),
+        ({"recompute": "blocks"}, "cuda", ("off", False)),
+        ({"recompute": "blocks", "compile": "whole"}, "cuda", ("whole", False)),
     ],
 )
 def test_how_a_run_is_sped_up(train, device, expected, pairs, tmp_path):
@@ -289,3 +293,47 @@ def test_how_a_run_is_sped_up(train, device, expected, pairs, tmp_path):
     assert fit.how_to_run(task, model, task.build_objective(), where, World()) == expected
     plugin = nn.Linear(2, 3)  # a model that does not declare is_recordable
     assert fit.how_to_run(task, plugin, task.build_objective(), where, World())[1] is False
+
+
+@pytest.mark.parametrize(
+    ("train", "expected", "words"),
+    [
+        ({}, "off", "training recomputes activations, so its steps are not recorded as CUDA graphs"),
+        ({"steps": 10**12}, "blocks", "training compiles the blocks of the model and recomputes activations, so"),
+        ({"compile": "graph"}, "graph", "cannot be recorded (train.recompute = blocks): train.compile = graph has no"),
+    ],
+)
+def test_recomputed_steps_are_not_recorded_and_the_run_says_so(
+    train, expected, words, pairs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(compiling, "can_compile", lambda: True)
+    settings = {"compile": "auto", "batches": "fixed", "recompute": "blocks", **train}
+    before = recipe(pairs)
+    before = before.with_tables(train=before.train.changed(**settings))
+    task = task_named("translation")(before, RunFolder(tmp_path))
+    model = build_model(before.model.changed(source_vocab=29, target_vocab=29))
+    assert fit.how_to_run(task, model, task.build_objective(), torch.device("cuda"), World()) == (expected, False)
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_recomputing_changes_no_bit_and_can_begin_at_any_step(done, pairs, tmp_path):
+    """A run with recomputation, and one that is resumed with it after two of its four steps."""
+    fit.train(recipe(pairs, recompute="blocks"), tmp_path / "straight", device="cpu")
+    fit.train(recipe(pairs, steps=2, validate_every=2, save_every=2), tmp_path / "resumed", device="cpu")
+    fit.train(recipe(pairs, recompute="blocks"), tmp_path / "resumed", resume=True, device="cpu")
+    plain = load_tensors(done / "last.safetensors")[0]
+    for name in ("straight", "resumed"):
+        other = load_tensors(tmp_path / name / "last.safetensors")[0]
+        assert plain.keys() == other.keys()
+        assert all(torch.equal(plain[key], other[key]) for key in plain)
+    assert Recipe.read(tmp_path / "resumed" / "recipe.toml").train.recompute == "blocks"
+    losses, others = (
+        [line["loss"] for line in read_metrics(folder / "metrics.jsonl")] for folder in (done, tmp_path / "straight")
+    )
+    assert losses == others
+
+
+def test_recompute_is_none_or_blocks(pairs):
+    with pytest.raises(ConfigError, match=r"recompute = .*block.*") as caught:
+        recipe(pairs, recompute="block")
+    assert "'none' or 'blocks'" in str(caught.value)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clearformer.config import Config
 from clearformer.data.batch import TextBatch
 from clearformer.errors import CheckpointError
-from clearformer.objectives.cross_entropy import Loss, smoothed_cross_entropy
+from clearformer.objectives.cross_entropy import Loss, token_loss
 from clearformer.wording import count
 
 
@@ -32,6 +32,7 @@ class CausalLM:
     Config = CausalLMConfig
     task = "causal-lm"
     is_recordable = True  # as a CUDA graph
+    chunk: int | None = None  # positions per chunk of head and loss; None computes all logits at once
 
     def __init__(self, config: CausalLMConfig) -> None:
         self.config = config
@@ -54,5 +55,6 @@ class CausalLM:
                 self.carried[batch.block] = new.detach().clone()
             else:
                 state.copy_(new.detach())
-        total = smoothed_cross_entropy(model.head(hidden), batch.labels, self.config.label_smoothing)  # type: ignore[operator]
+        epsilon = self.config.label_smoothing
+        total = token_loss(model.head, hidden, batch.labels, epsilon, self.chunk)  # type: ignore[arg-type]
         return Loss(total, batch.n_tokens)

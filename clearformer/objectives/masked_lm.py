@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.masking import MaskingConfig
-from clearformer.objectives.cross_entropy import Loss
+from clearformer.objectives.cross_entropy import Loss, token_loss
 
 
 class MaskedLMConfig(MaskingConfig):
@@ -41,6 +41,7 @@ class MaskedLM:
 
     Config = MaskedLMConfig
     task = "masked-lm"
+    chunk: int | None = None  # positions per chunk of head and loss; None computes all logits at once
 
     def __init__(self, config: MaskedLMConfig) -> None:
         self.config = config
@@ -51,7 +52,7 @@ class MaskedLM:
         if batch.labels is not None:
             vectors, labels = at_selected(hidden, batch)
             n = len(labels)  # not batch.n_tokens: a compiled objective does not receive it
-            total = cross_entropy(model.head(vectors), labels, "sum")  # type: ignore[operator]
+            total = token_loss(model.head, vectors, labels, chunk=self.chunk)  # type: ignore[arg-type]
         if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
             logits = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
             total = total + n * cross_entropy(logits, batch.classes, "mean")

@@ -8,7 +8,7 @@ from torch import nn
 
 from clearformer.config import Config
 from clearformer.data.batch import Batch
-from clearformer.objectives.cross_entropy import Loss, smoothed_cross_entropy
+from clearformer.objectives.cross_entropy import Loss, token_loss
 
 
 class TranslationConfig(Config):
@@ -24,11 +24,13 @@ class Translation:
     Config = TranslationConfig
     task = "translation"
     is_recordable = True  # as a CUDA graph
+    chunk: int | None = None  # positions per chunk of head and loss; None computes all logits at once
 
     def __init__(self, config: TranslationConfig) -> None:
         self.config = config
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         hidden = model.hidden(batch)  # type: ignore[operator]
-        total = smoothed_cross_entropy(model.head(hidden), batch.labels, self.config.label_smoothing)  # type: ignore[operator]
+        epsilon = self.config.label_smoothing
+        total = token_loss(model.head, hidden, batch.labels, epsilon, self.chunk)  # type: ignore[arg-type]
         return Loss(total, batch.n_tokens)

@@ -8,6 +8,7 @@ try:
     from clearformer.plots.curves import plot_curves
     from clearformer.plots.embeddings import plot_embeddings
     from clearformer.plots.gradients import plot_gradients
+    from clearformer.plots.growth import plot_growth
     from clearformer.plots.images import plot_heat, plot_tiles
     from clearformer.plots.level_sets import plot_level_sets
     from clearformer.plots.lines import plot_lines
@@ -28,6 +29,7 @@ __all__ = [
     "plot_curves",
     "plot_embeddings",
     "plot_gradients",
+    "plot_growth",
     "plot_heat",
     "plot_level_sets",
     "plot_lines",

@@ -23,6 +23,7 @@ from clearformer.tasks.task import Plan, Pretrained, Request
 from clearformer.tasks.text_task import TextTask, text_encoder, token_metrics
 from clearformer.text import Tokenizer
 from clearformer.training.compiling import NumberOfShapes
+from clearformer.training.recompute import in_chunks
 from clearformer.wording import count
 
 SAMPLE_LENGTH = 60  # tokens generated at each validation
@@ -77,7 +78,8 @@ class CausalLMTask(TextTask):
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """Compute the loss over the whole text, without label smoothing. Each token is predicted once."""
-        return token_metrics(CausalLM(CausalLMConfig()), model, self.split(split).read())
+        objective = in_chunks(CausalLM(CausalLMConfig()), self.recipe.train.recompute)
+        return token_metrics(objective, model, self.split(split).read())
 
     @cached_property
     def prompt(self) -> str:

@@ -26,6 +26,7 @@ from clearformer.tasks.task import Pretrained
 from clearformer.tasks.text_task import token_metrics
 from clearformer.tasks.translation import start_id
 from clearformer.text import Tokenizer
+from clearformer.training.recompute import in_chunks
 from clearformer.wording import count
 
 SENTINEL = "<extra_id_{}>"
@@ -88,7 +89,8 @@ class SpanCorruptionTask(SampledTextTask):
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """Compute the loss over the whole text, without label smoothing; the same spans are removed each time."""
-        return token_metrics(Translation(TranslationConfig(label_smoothing=0.0)), model, self.fixed(split))
+        objective = Translation(TranslationConfig(label_smoothing=0.0))
+        return token_metrics(in_chunks(objective, self.recipe.train.recompute), model, self.fixed(split))
 
     def sample(self, model: nn.Module, step: int) -> str:
         """Show a text with spans removed, and the model's output for these spans."""

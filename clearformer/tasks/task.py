@@ -36,6 +36,7 @@ from clearformer.training.feed import Split, Steps
 from clearformer.training.journal import console
 from clearformer.training.loop import Validate
 from clearformer.training.precision import autocast
+from clearformer.training.recompute import in_chunks
 from clearformer.tuning.methods import Method
 from clearformer.wording import count
 
@@ -248,7 +249,7 @@ class Task(ABC):
         kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
         objective: Objective = kind(self.recipe.objective, *tables)
-        return objective
+        return in_chunks(objective, self.recipe.train.recompute)
 
     def steps(self, world: World) -> Steps:
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)

@@ -32,6 +32,7 @@ from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, m
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.training.journal import console
+from clearformer.training.recompute import in_chunks
 from clearformer.wording import count
 
 
@@ -146,7 +147,8 @@ class TranslationTask(Task):
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
         """Compute the loss over the whole split, without label smoothing, and BLEU and chrF on `valid_text`."""
-        plain, batches = Translation(TranslationConfig(label_smoothing=0.0)), self.split(split)
+        plain = in_chunks(Translation(TranslationConfig(label_smoothing=0.0)), self.recipe.train.recompute)
+        batches = self.split(split)
         examples = (batches.batch(rows) for rows in batches.batches.epoch(0))
         loss = mean_loss(plain, model, examples, device_of(model))
         text, config = self.valid_text, self.recipe.evaluate

@@ -21,6 +21,7 @@ from clearformer.data.batch import Tensors
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.toolchain import can_compile
 from clearformer.training.journal import console
+from clearformer.training.recompute import Recomputed
 
 How = Literal["auto", "off", "graph", "blocks", "whole"]
 BatchShapes = Literal["auto", "free", "fixed"]
@@ -45,10 +46,17 @@ def compiled(objective: Objective, model: nn.Module, how: How, backend: str | Ca
         for module in model.modules():
             if isinstance(module, nn.ModuleList):
                 for block in module:
-                    block.compile(dynamic=True)
+                    compile_block(block)
             elif getattr(module, "is_block", False):
-                module.compile(dynamic=True)
+                compile_block(module)
     return Whole(objective, backend) if how == "whole" else objective
+
+
+def compile_block(block: nn.Module) -> None:
+    if isinstance(block.forward, Recomputed):
+        block.forward.compile()
+    else:
+        block.compile(dynamic=True)
 
 
 class Whole:

@@ -36,6 +36,7 @@ from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
 from clearformer.training.precision import Precision, autocast
+from clearformer.training.recompute import Recompute
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.training.statistics import average_statistics, set_training
 from clearformer.wording import count
@@ -79,6 +80,11 @@ class TrainConfig(Config):
         "auto",
         description="speed-up on CUDA: graph records each step as a CUDA graph; blocks and whole also compile the "
         "model, which takes a minute or more; auto chooses by the length of the run",
+    )
+    recompute: Recompute = Field(
+        "none",
+        description="activations to compute again in the backward pass instead of storing them: none, or blocks (those "
+        "inside blocks and the logits), which needs less memory and up to a third more time",
     )
     batches: BatchShapes = Field(
         "auto",

@@ -23,6 +23,7 @@ from clearformer.training.distributed import World, gathered, join_world, leave_
 from clearformer.training.loop import TrainConfig, Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import built_in
+from clearformer.training.recompute import in_chunks, recompute_blocks
 from clearformer.training.schedules import ScheduleConfig
 
 CPU = torch.device("cpu")
@@ -48,14 +49,16 @@ def count_of(batches: list[Batch]) -> int:
     return sum(batch.n_tokens for batch in batches)
 
 
-def build(folder: Path, precision: str, world: World, parallel: str = "replicate") -> Trainer:
+def build(folder: Path, precision: str, world: World, parallel: str = "replicate", recompute: str = "none") -> Trainer:
     torch.manual_seed(1)
     with built_in(precision):
         model = Transformer(TransformerConfig(n_encoder_layers=2, n_decoder_layers=2, **SIZES))
+    if recompute == "blocks":
+        assert recompute_blocks(model) == 4
     if parallel == "shard":
         shard(model, CPU)
     config = TrainConfig(precision=precision, parallel=parallel, steps=3, log_every=3, validate_every=3, save_every=3)
-    objective = Translation(TranslationConfig(label_smoothing=0.1))
+    objective = in_chunks(Translation(TranslationConfig(label_smoothing=0.1)), recompute)
     optimizer = OptimConfig(lr=1e-2).build(model)
     return Trainer(model, objective, optimizer, ScheduleConfig(warmup=2), config, RunFolder(folder), CPU, world)
 
@@ -119,6 +122,10 @@ def be_a_rank(folder: Path) -> None:
         found = gradients(build(folder, precision, world, parallel), batches_of(8))
         if world.is_first:
             save_tensors(folder / f"{parallel}-{precision}.safetensors", found)
+    for parallel in ("replicate", "shard"):
+        found = gradients(build(folder, "float32", world, parallel, "blocks"), batches_of(8))
+        if world.is_first:
+            save_tensors(folder / f"{parallel}-recomputed.safetensors", found)
     written = build(folder / "sharded", "float64", world, "shard")
     written.train(Again())
     read = build(folder / "whole", "float64", world, "shard")
@@ -160,6 +167,17 @@ def two_ranks(tmp_path_factory) -> Path:
 def test_two_ranks_find_the_gradient_of_one(two_ranks, tmp_path, parallel, precision):
     alone = gradients(build(tmp_path, precision, World()), batches_of(N_PAIRS))
     assert_same_gradients(alone, load_tensors(two_ranks / f"{parallel}-{precision}.safetensors")[0], precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+def test_two_ranks_recompute_the_same_bits(two_ranks, parallel):
+    """Sharded weights are gathered again before a block is recomputed."""
+    plain, recomputed = (
+        load_tensors(two_ranks / f"{parallel}-{name}.safetensors")[0] for name in ("float32", "recomputed")
+    )
+    assert plain.keys() == recomputed.keys()
+    assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
 
 
 @pytest.mark.slow
