@@ -1,4 +1,4 @@
-"""Training speed of the public command on the CPU, compared with a loop around torch.nn.Transformer on the same batches.
+"""Training speed of the public command on the CPU, compared with torch.nn.Transformer on the same batches.
 
     python benchmarks/cpu_train.py [--only demo] [--rounds 5] [--steps 200] [--out FILE]
 
