@@ -1,6 +1,6 @@
 """Training speed of the public command on the CPU, compared with torch.nn.Transformer on the same batches.
 
-    python benchmarks/cpu_train.py [--only demo] [--rounds 5] [--steps 200] [--out FILE]
+    python benchmarks/cpu_train.py [--only demo] [--rounds 5] [--steps 100] [--more] [--out FILE]
 
 The recipe is the one of `clearformer demo` (2 + 2 layers), or the same with the layers of transformer-tiny (4 + 4), in
 float32. The command is `clearformer train`; its target tokens per second are read from metrics.jsonl, including data
@@ -38,7 +38,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=CASES, help="run one case  [default: all]")
     parser.add_argument("--rounds", type=int, default=5, help="runs of every engine  [default: 5]")
-    parser.add_argument("--steps", type=int, default=200, help="training steps of a run  [default: 200]")
+    parser.add_argument("--steps", type=int, default=100, help="training steps of a run  [default: 100]")
+    parser.add_argument("--more", action="store_true", help="add rounds to the result in --out")
     parser.add_argument("--set", action="append", default=[], help="override a key of the recipe; repeatable")
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu-train.json")
     parser.add_argument("--peer", nargs=3, metavar=("NAME", "RUN", "OPTIMIZER"), help=argparse.SUPPRESS)
@@ -47,12 +48,13 @@ def main():
         name, run, optimizer = options.peer
         print(json.dumps(train_peer(name, Path(run), optimizer, options.steps)))
         return
-    results = {}
+    results = json.loads(options.out.read_text())["target_tokens_per_second"] if options.more else {}
     with tempfile.TemporaryDirectory() as folder:
         write_demo_corpus(Path(folder) / "corpus")
         for case in [options.only] if options.only else CASES:
             settings = [*CASES[case], *options.set]
-            results[case] = compare(Path(folder), case, settings, options.rounds, options.steps)
+            rates = {name: {int(t): row["runs"] for t, row in by.items()} for name, by in runs_of(results, case)}
+            results[case] = compare(Path(folder), case, settings, options.rounds, options.steps, rates)
             words = [f"--set {setting}" for setting in options.set]
             command = " ".join(["python benchmarks/cpu_train.py", *words])
             record({"target_tokens_per_second": results, **stamp(command)}, options.out)
@@ -64,9 +66,12 @@ def write_demo_corpus(folder):
     write_corpus(splits(train=24_000, seed=0), folder)
 
 
-def compare(work, case, settings, rounds, steps):
-    """The speeds of the command and of the peers, in turns, by engine and number of threads."""
-    rates = {}
+def runs_of(results, case):
+    return results[case]["by_threads"].items() if case in results else ()
+
+
+def compare(work, case, settings, rounds, steps, rates):
+    """The speeds of the command and of the peers, in turns, added to those in `rates`, by engine and threads."""
     for i in range(rounds):
         for threads in THREADS:
             run = work / f"{case}-{i}-{threads}"
@@ -93,10 +98,8 @@ def add(rates, engine, threads, rate):
 
 
 def summary(values):
-    return {
-        "tokens_per_second": round(statistics.median(values)),
-        "range": [round(min(values)), round(max(values))],
-    }
+    runs = [round(value) for value in values]
+    return {"tokens_per_second": round(statistics.median(runs)), "range": [min(runs), max(runs)], "runs": runs}
 
 
 def environment(threads):

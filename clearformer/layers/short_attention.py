@@ -44,28 +44,27 @@ def attend_short(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: fl
 class ShortAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-        (B, H, T, _), S = q.shape, k.size(2)
-        q, k, v = (x.reshape(B * H, -1, x.size(-1)) for x in (q, k, v))
-        scores = torch.bmm(q, k.mT).mul_(scale).view(B, H, T, S)
+        rows = q.shape[:2]  # (B, H)
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # (B·H, T or S, K or N)
+        scores = torch.bmm(q, k.mT).mul_(scale).unflatten(0, rows)  # (B, H, T, S)
         if mask is not None:
             # The lowest finite number, not −∞, which would make a row without any allowed key NaN.
             scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
         pattern = torch.softmax(scores, dim=-1)
         if mask is not None:
             pattern.masked_fill_(~mask, 0.0)
-        pattern = pattern.view(B * H, T, S)
+        pattern = pattern.flatten(0, 1)  # (B·H, T, S)
         ctx.save_for_backward(q, k, v, pattern)
         ctx.scale = scale
-        return torch.bmm(pattern, v).view(B, H, T, -1)
+        return torch.bmm(pattern, v).unflatten(0, rows)  # (B, H, T, N)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dz: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, pattern = ctx.saved_tensors
-        B, H = dz.shape[:2]
-        dz = dz.reshape(B * H, -1, dz.size(-1))
+        rows, dz = dz.shape[:2], dz.flatten(0, 1)  # (B·H, T, N)
         dv = torch.bmm(pattern.mT, dz)
         dp = torch.bmm(dz, v.mT)
         ds = torch._softmax_backward_data(dp, pattern, -1, pattern.dtype).mul_(ctx.scale)
         gradients = torch.bmm(ds, k), torch.bmm(ds.mT, q), dv
-        return *(x.view(B, H, -1, x.size(-1)) for x in gradients), None, None
+        return *(x.unflatten(0, rows) for x in gradients), None, None
