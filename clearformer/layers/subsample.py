@@ -9,7 +9,6 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.layers.dropout import Dropout
 from clearformer.layers.masks import within
 
 WIDTH = 5
@@ -23,7 +22,7 @@ class Subsample(nn.Module):
 
     def __init__(self, d_input: int, d_model: int, strides: Sequence[int], dropout: float) -> None:
         super().__init__()
-        self.strides, self.dropout = tuple(strides), Dropout(dropout)
+        self.strides, self.dropout = tuple(strides), nn.Dropout(dropout)
         widths = pairwise([d_input, *(d_model for _ in strides)])
         self.convs = nn.ModuleList(
             nn.Conv1d(*sizes, WIDTH, stride, padding=WIDTH // 2) for sizes, stride in zip(widths, strides)
