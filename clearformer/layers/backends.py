@@ -1,6 +1,6 @@
 """Attention cores. Each has the signature of `attend`, and the tests compare its results with `attend`.
 
-FusedCore        torch's scaled_dot_product_attention          fast
+FusedCore        torch's scaled_dot_product_attention          fast; in training on short texts on the CPU, attend_short
 RecordingCore    wraps another core                            records the attention pattern
 
 A core may wrap another core, its `.core`, and change the inputs of that core. Cores that observe or edit the
@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core, MultiHeadAttention, pattern
 from clearformer.layers.masks import Mask
+from clearformer.layers.short_attention import MAX_POSITIONS, attend_short, is_short
 from clearformer.toolchain import can_compile
 
 MAX_QUERIES = 16  # of the Triton kernel: hypotheses times query heads per key head
@@ -42,16 +43,21 @@ class FusedCore:
         if mask.is_only_causal and T == S:
             return True
         dense = mask.dense(T, S, device)
-        return dense if dtype is None else additive(dense, dtype)
+        is_for_short = device.type == "cpu" and max(T, S) <= MAX_POSITIONS and torch.is_grad_enabled()
+        return dense if dtype is None or is_for_short else additive(dense, dtype)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
     ) -> Tensor:
         is_causal = mask is True
+        if bias is None and dropout == 0 and is_short(q, k, v):
+            allowed = causal(q.size(2), q.device) if is_causal else mask
+            if allowed is None or allowed.dtype == torch.bool:
+                return attend_short(q, k, v, allowed, scale)
         if bias is not None:
             bias = bias.to(q.dtype)
             if is_causal:
-                mask, is_causal = torch.ones(bias.shape[-2:], dtype=torch.bool, device=q.device).tril(), False
+                mask, is_causal = causal(q.size(2), q.device), False
             if mask is not None:
                 bias = bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else bias + mask
             mask = bias
@@ -94,6 +100,10 @@ def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     n = -(-S // 8) * 8 if allowed.is_cuda else S
     mask = torch.full((*allowed.shape[:-1], n), float("-inf"), dtype=dtype, device=allowed.device)[..., :S]
     return mask.masked_fill_(allowed, 0.0)
+
+
+def causal(T: int, device: torch.device) -> Tensor:
+    return torch.ones(T, T, dtype=torch.bool, device=device).tril()
 
 
 class CudnnOff:

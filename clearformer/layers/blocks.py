@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from clearformer.layers.attention import Core, MultiHeadAttention
 from clearformer.layers.cache import KeyValues, KVCache
+from clearformer.layers.dropout import Dropout
 from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Mask
 from clearformer.layers.positions import Positions, Rotation
@@ -21,7 +22,7 @@ from clearformer.layers.positions import Positions, Rotation
 class PreNorm(nn.Module):
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
-        self.norm, self.dropout = norm, nn.Dropout(dropout)
+        self.norm, self.dropout = norm, Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         return x + self.dropout(sublayer(self.norm(x)))
@@ -84,7 +85,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.positions, self.first_norm = positions, first_norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 

@@ -10,6 +10,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.layers.dropout import Dropout
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -32,7 +34,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.kind, self.activation = activation, ACTIVATIONS[activation]
         self.up = nn.Linear(d_model, d_ff, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,7 +50,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.activation = GATED[activation]
         self.up = nn.Linear(d_model, 2 * d_ff, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias)
 
     def forward(self, x: Tensor) -> Tensor:

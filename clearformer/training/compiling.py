@@ -9,6 +9,9 @@
 Steps are recorded on CUDA, by one process, for the models and objectives with `is_recordable`: nothing in their forward
 pass reads a value on the host, draws a random number there or keeps state in Python. With blocks and whole they are
 recorded as well. Only training is compiled; decoding runs the uncompiled model.
+
+On the CPU auto compiles nothing: with blocks, the model of `clearformer demo` trained at 0.7 times the speed of plain
+steps.
 """
 
 from collections.abc import Callable, Hashable

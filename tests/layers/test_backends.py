@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.errors import ConfigError
+from clearformer.layers import short_attention
 from clearformer.layers.attention import Core, MultiHeadAttention, PlainCore, attend, pattern
 from clearformer.layers.backends import (
     FusedCore,
@@ -96,6 +97,14 @@ def test_results_and_gradients_are_those_of_the_equation(
         for got, expected, bound in zip(with_gradients(ours, wanted), theirs, bounds):
             assert got.isfinite().all()
             assert (got - expected).abs().max() <= bound
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("n_kv_heads", [6, 2])
+def test_the_kernel_for_long_texts_too(mask: str, n_kv_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's kernel, which texts of these lengths would not reach on the CPU."""
+    monkeypatch.setattr(short_attention, "MAX_POSITIONS", T - 1)
+    test_results_and_gradients_are_those_of_the_equation("fused", mask, torch.float32, n_kv_heads)
 
 
 @pytest.mark.parametrize("name", CORES)
