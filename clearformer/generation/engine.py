@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clearformer.generation.beam import beam_search
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample_steps
 from clearformer.generation.sampling import repetition, sampler
-from clearformer.generation.static import StaticDecoder, modules, recorded
+from clearformer.generation.static import Recorder, StaticDecoder, modules
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore, innermost
 
@@ -73,7 +73,7 @@ class Decoder:
         if self.engine != "auto" or not can_record(self.model):
             return None
         if self.static is None:
-            self.static = StaticDecoder(self.model, recorded)
+            self.static = StaticDecoder(self.model, Recorder())
         return self.static
 
 

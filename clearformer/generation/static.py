@@ -5,10 +5,11 @@
     look: which rows are done?              their hypotheses are read, and the sentences leave
     move                                    to a smaller table if half of the rows are free, to a longer one if full
 
-How a step is prepared is up to `prepare`: recorded as a CUDA graph (`recorded`), or not at all (`as_is`). Up to k − 1
+How a step is prepared is up to `prepare`: recorded as a CUDA graph (`Recorder`), or not at all (`as_is`). Up to k − 1
 steps are wasted on a row that ends between two looks; their output is discarded.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,24 +31,31 @@ Prepare = Callable[[Step], Step]
 STEPS = 4  # between two looks
 FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
 MAX_TABLES = 32
+MEMORY = 0.25  # part of a GPU's memory that all tables may take
 
 
 def as_is(step: Step) -> Step:
     return step
 
 
-def recorded(step: Step) -> Step:
-    """Record a step as a CUDA graph. It runs once before, so that libraries load and choose their kernels."""
-    device = "cuda"
-    dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-    # Autocast would keep the weights that it converts while recording, and later replays would read them, outdated.
-    with FIXED_SHAPES, torch.autocast(device, dtype, enabled=is_mixed, cache_enabled=False):
-        step()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+class Recorder:
+    """Records steps as CUDA graphs, which share the memory of intermediate results: only one runs at a time."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, step: Step) -> Step:
+        """Record a step. It runs once before, so that libraries load and choose their kernels."""
+        device = "cuda"
+        dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        # Autocast would keep the weights that it converts while recording, and later replays would read them, outdated.
+        with FIXED_SHAPES, torch.autocast(device, dtype, enabled=is_mixed, cache_enabled=False):
             step()
-    return graph.replay
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                step()
+        return graph.replay
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,10 @@ class Table:
         self.sentences: dict[int, int] = {}  # row -> index of its sentence
         self.age = 0  # steps since the sentences started
         self.start, self.run = prepare(self.read), prepare(self.step)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in (*self.state.tensors(), *self.policy.tensors()))
 
     def read(self) -> None:
         self.state.admit(self.rows, self.model.start(self.source, self.source_mask))
@@ -204,10 +216,17 @@ class StaticDecoder:
             args = (size.rows, size.width, size.tokens, eos, config, like)
             policy: Policy = Beam(*args) if is_beam else Sampling(*args, vocab=self.model.unembedding.out_features)
             self.tables[key] = Table(self.model, policy, size, self.prepare)
-            if len(self.tables) > MAX_TABLES:
-                self.tables.popitem(last=False)
+            self.drop_oldest(like.device)
         self.tables.move_to_end(key)
         return self.tables[key]
+
+    def drop_oldest(self, device: torch.device) -> None:
+        """Drop the least recently used tables if there are too many, or if they take too much memory; keep the last."""
+        limit = MEMORY * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
+        while len(self.tables) > 1 and (
+            len(self.tables) > MAX_TABLES or sum(table.n_bytes for table in self.tables.values()) > limit
+        ):
+            self.tables.popitem(last=False)
 
     def drop_outdated(self) -> None:
         """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""

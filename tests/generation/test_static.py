@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from clearformer.generation import static
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.engine import Decoder, can_record, finished, plain
 from clearformer.generation.sampling import generators
-from clearformer.generation.static import StaticDecoder, power, recorded, up
+from clearformer.generation.static import Recorder, StaticDecoder, power, up
 from clearformer.layers.static_cache import StaticState
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.t5 import T5, T5Config
@@ -202,6 +203,16 @@ def test_a_sentence_joins_a_batch_in_flight() -> None:
             assert written[row] == alone
 
 
+def test_the_oldest_tables_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "MAX_TABLES", 2)
+    model = transformer()
+    decoder = StaticDecoder(model)
+    expected, actual = both(model, decoder, {}, 4)
+    assert tokens(actual) == tokens(expected)
+    assert len(decoder.tables) == 2
+    assert all(table.n_bytes > 10_000 for table in decoder.tables.values())
+
+
 def test_sizes() -> None:
     assert [up(n) for n in (1, 2, 3, 4, 5, 7, 9, 13, 24, 25, 33, 49, 511)] == [
         1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 512,
@@ -225,7 +236,7 @@ def test_a_model_on_the_cpu_decodes_plainly_and_a_copy_of_its_decoder_is_fresh()
 @pytest.mark.parametrize("name", MODELS)
 def test_recorded_steps_give_the_tokens_of_plain_steps(name: str, settings: str) -> None:
     model = MODELS[name]().cuda()
-    decoder = StaticDecoder(model, recorded)
+    decoder = StaticDecoder(model, Recorder())
     for _ in range(2):
         expected, actual = both(model, decoder, *SETTINGS[settings])
         assert tokens(actual) == tokens(expected)
@@ -238,7 +249,7 @@ def test_recorded_steps_give_the_tokens_of_plain_steps(name: str, settings: str)
 @pytest.mark.parametrize("name", ["transformer", "gpt", "grouped"])
 def test_recorded_beam_scores_in_float32_are_within_1e_5(name: str) -> None:
     model = MODELS[name]().cuda().float()
-    decoder = StaticDecoder(model, recorded)
+    decoder = StaticDecoder(model, Recorder())
     expected, actual = both(model, decoder, {}, 4)
     assert tokens(actual) == tokens(expected)
     for ours, theirs in zip(flat(actual), flat(expected)):
@@ -249,7 +260,7 @@ def test_recorded_beam_scores_in_float32_are_within_1e_5(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_updated_weights_are_read_by_recorded_steps_even_under_autocast() -> None:
     model = transformer().cuda().float()
-    decoder = StaticDecoder(model, recorded)
+    decoder = StaticDecoder(model, Recorder())
     with torch.autocast("cuda", torch.bfloat16):
         both(model, decoder, {}, 3)
         model.unembedding.bias.data[EOS] -= 3.0
