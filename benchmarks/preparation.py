@@ -64,12 +64,14 @@ def main():
             for name in sorted(checkouts, reverse=turn % 2 == 1):
                 rows[name].append(measure(checkouts[name], corpus, Path(folder) / "run"))
                 print(name, json.dumps(rows[name][-1]), flush=True)
-    files = {json.dumps(row.pop("files"), sort_keys=True) for results in rows.values() for row in results}
-    if len(files) > 1:
-        sys.exit("the prepared files differ between runs")
+    hashes = [row.pop("files") for results in rows.values() for row in results]
+    if different := sorted({name for files in hashes for name in files if files[name] != hashes[0].get(name)}):
+        sys.exit(f"the prepared files differ between runs: {', '.join(different)}")
     result = {"pairs": options.pairs, "file_mb": megabytes, "cpus": len(os.sched_getaffinity(0))}
     result |= {name: summary(results, options.pairs) for name, results in rows.items()}
     if options.against:
+        describe = ["git", "-C", str(options.against), "describe", "--always", "--dirty"]
+        result["before"]["commit"] = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
         for key in ("seconds", "cpu_seconds"):
             result[f"ratio_of_{key}"] = round(result["before"][key] / result["now"][key], 2)
     shown = f"--pairs {options.pairs}" + (f" --against CHECKOUT --rounds {options.rounds}" if options.against else "")
