@@ -30,6 +30,15 @@ def collect_rarely() -> None:
     gc.set_threshold(20_000)
 
 
+def end_quickly() -> None:
+    """Leave the objects that still exist to the system, instead of looking for cycles among them when Python ends.
+
+    Exit functions run, and objects outside cycles are deleted, as usual. A process that has only imported torch spends
+    0.3 s of 2.3 s of processor time on these cycles.
+    """
+    gc.freeze()
+
+
 HUGE = 2**21  # bytes per huge page
 
 

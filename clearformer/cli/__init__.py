@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from clearformer.cli.options import write_introduction, write_parameters
 from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError
-from clearformer.memory import collect_rarely, keep_freed_memory
+from clearformer.memory import collect_rarely, end_quickly, keep_freed_memory
 from clearformer.version import __version__
 
 GROUPS = {
@@ -180,4 +180,7 @@ def root(
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    finally:
+        end_quickly()
