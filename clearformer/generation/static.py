@@ -5,8 +5,8 @@
     look: which rows are done?              their hypotheses are read, and the sentences leave
     move                                    to a smaller table if half of the rows are free, to a longer one if full
 
-How a step is prepared is up to `prepare`: recorded as a CUDA graph (`recorded`), or not at all (`as_is`). Up to k − 1
-steps are wasted on a row that ends between two looks; their output is discarded.
+How a step is prepared is up to `prepare`: recorded as a CUDA graph (`recorded`), compiled (compiled.py), or not at all
+(`as_is`). Up to k − 1 steps are wasted on a row that ends between two looks; their output is discarded.
 """
 
 from collections import OrderedDict
@@ -25,18 +25,18 @@ from clearformer.layers.backends import FIXED_SHAPES
 from clearformer.layers.static_cache import StaticState
 
 Step = Callable[[], None]
-Prepare = Callable[[Step], Step]
+Prepare = Callable[["Table", Step], Step]
 
 STEPS = 4  # between two looks
 FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
 MAX_TABLES = 32
 
 
-def as_is(step: Step) -> Step:
+def as_is(table: "Table", step: Step) -> Step:
     return step
 
 
-def recorded(step: Step) -> Step:
+def recorded(table: "Table", step: Step) -> Step:
     """Record a step as a CUDA graph. It runs once before, so that libraries load and choose their kernels."""
     device = "cuda"
     dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -79,7 +79,7 @@ class Table:
         self.first, self.limits = (torch.zeros(size.rows, dtype=torch.long, device=device) for _ in range(2))
         self.sentences: dict[int, int] = {}  # row -> index of its sentence
         self.age = 0  # steps since the sentences started
-        self.start, self.run = prepare(self.read), prepare(self.step)
+        self.start, self.run = prepare(self, self.read), prepare(self, self.step)
 
     def read(self) -> None:
         self.state.admit(self.rows, self.model.start(self.source, self.source_mask))
@@ -163,8 +163,8 @@ class StaticDecoder:
                 stopped = yield sentences, table.policy.tokens[rows]
                 if stopped is not None:
                     table.policy.stop(rows, stopped)
-            self.collect(table, results)
-            if table.sentences:
+            is_full = table.age >= table.size.tokens
+            if (self.collect(table, results) or is_full) and table.sentences:
                 table = self.fitting(table, eos, config, is_beam)
         return results
 
@@ -176,14 +176,15 @@ class StaticDecoder:
             table.run()
         table.age += n_steps
 
-    def collect(self, table: Table, results: list[list[Hypothesis]]) -> None:
-        """Read the hypotheses of the sentences that are done, which leave the table."""
+    def collect(self, table: Table, results: list[list[Hypothesis]]) -> bool:
+        """Read the hypotheses of the sentences that are done, which leave the table; returns whether there are any."""
         is_done = table.policy.done.tolist()
         done = [row for row in table.sentences if is_done[row]]
         if done:
             rows = torch.tensor(done, device=table.policy.done.device)
             for row, hypotheses in zip(done, table.policy.results(rows)):
                 results[table.sentences.pop(row)] = hypotheses
+        return bool(done)
 
     def fitting(self, table: Table, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
         """Return a table with the remaining sentences: the same one, or one with fewer rows or more capacity."""
