@@ -80,7 +80,7 @@ class CTranslate2Decoder:
                 beam_size=width,
                 num_hypotheses=width,
                 length_penalty=config.length_penalty,
-                min_decoding_length=config.min_length,
+                min_decoding_length=0,
                 max_decoding_length=limit,
                 max_input_length=0,
                 return_scores=True,
@@ -128,6 +128,7 @@ def refuse_settings(config: DecodeConfig, is_watched: bool) -> None:
         "sampling, whose draws would differ": config.temperature > 0,
         f"penalty = {config.penalty}": config.penalty != "power",
         f"stop = {config.stop}": config.stop != "heuristic",
+        f"min_length = {config.min_length}, which would change its scores": config.min_length > 0,
         f"repetition_penalty = {config.repetition_penalty:g}": config.repetition_penalty != 1.0,
         "stop strings and streaming": is_watched,
     }
