@@ -225,7 +225,8 @@ class Compiler:
         if cpp_compiler() is None:
             raise MachineError("compiled decoding needs a C++ compiler", "install g++, or choose --engine torch")
         start = time.monotonic()
-        self.announce(f"compiling the decoding steps for beam {width}: about a minute, once per model structure")
+        search = "greedy search" if width == 1 else f"beam search with {width} hypotheses"
+        self.announce(f"compiling {search}: about a minute, once for all models of this structure")
 
         def write(folder: Path) -> None:
             for name in ("read", "step") if hasattr(self.model, "encoder") else ("step",):

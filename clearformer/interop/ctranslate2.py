@@ -115,11 +115,12 @@ class CTranslate2Decoder:
 
 def hypotheses(output: Any, limit: int, config: DecodeConfig) -> list[Hypothesis]:
     """Convert the hypotheses of CTranslate2. Its scores are log p / |y|^α, where |y| counts EOS."""
-    found = []
-    for tokens, score in zip(output.hypotheses, output.scores):
-        norm = float(penalty(min(len(tokens) + 1, limit), config))
-        found.append(Hypothesis([int(token) for token in tokens], score, score * norm))
-    return found
+    lengths = [min(len(tokens) + 1, limit) for tokens in output.hypotheses]
+    norms = [float(penalty(length, config)) for length in lengths]
+    return [
+        Hypothesis([int(token) for token in tokens], score, score * norm)
+        for tokens, score, norm in zip(output.hypotheses, output.scores, norms)
+    ]
 
 
 def refuse_settings(config: DecodeConfig, is_watched: bool) -> None:

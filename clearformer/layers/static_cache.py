@@ -98,11 +98,11 @@ class StaticState(Buffers):
 
     def tensors(self) -> list[Tensor]:
         """Return the tensors that belong to sentences, (B, …)."""
-        own = [self.used, self.next, self.slots, self.paths]
-        own += [tensor for cache in self.caches for tensor in (cache.k, cache.v)]
+        tensors = [self.used, self.next, self.slots, self.paths]
+        tensors += [tensor for cache in self.caches for tensor in (cache.k, cache.v)]
         if self.memory is not None and self.memory_keys is not None:
-            own += [self.memory_keys, *(tensor.transpose(1, 2) for pair in self.memory for tensor in pair)]
-        return own
+            tensors += [self.memory_keys, *(tensor.transpose(1, 2) for pair in self.memory for tensor in pair)]
+        return tensors
 
     def admit(self, at: Tensor, state: DecodeState) -> None:
         """Let the sentences of a state that has just started occupy the rows `at`."""
