@@ -31,6 +31,12 @@ from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore
 
 aten = torch.ops.aten
+OPTIONS = {
+    "aot_inductor.package_constants_in_so": False,  # weights are read from the model
+    "cpp.dynamic_threads": True,  # as many as torch uses when a program runs
+    # Otherwise, a norm before a product would be computed again for every row of the matrix.
+    "realize_acc_reads_threshold": 1,
+}
 MODEL = "model"  # name of the model inside `Part`, and so the prefix of its weights in a program
 
 
@@ -254,26 +260,33 @@ def compile_part(part: Part, table: Table, path: Path) -> None:
     from torch._inductor import aoti_compile_and_package
 
     tensors, shapes = tensors_of(table, part.name), dimensions(table, part.name)
-    options = {"aot_inductor.package_constants_in_so": False, "cpp.dynamic_threads": True}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.export.export(part, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         if part.name == "step":
             program = program.run_decompositions(DECOMPOSED)
-        aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
+        aoti_compile_and_package(program, package_path=str(path), inductor_configs=OPTIONS)
 
 
 def can_compile(model: nn.Module) -> bool:
-    """Whether decoding steps of a model can be compiled: float32 on the CPU, fused attention, observed by no hook."""
-    weights = list(model.parameters())
-    if model.training or not getattr(model, "is_recordable", False):
+    """Whether decoding steps of a model can be compiled: float32 on the CPU, fused attention, observed by no hook.
+
+    This is asked for every sentence, so the modules are visited only once.
+    """
+    if model.training or not getattr(model, "is_recordable", False) or torch.is_autocast_enabled("cpu"):
         return False
-    if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in weights):
-        return False
-    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    is_observed = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    is_mixed = torch.is_autocast_enabled("cpu")
-    return bool(layers) and not is_observed and not is_mixed and all(type(layer.core) is FusedCore for layer in layers)
+    has_attention = False
+    for module in model.modules():
+        if module._forward_hooks or module._forward_pre_hooks:
+            return False
+        if isinstance(module, MultiHeadAttention):
+            has_attention = True
+            if type(module.core) is not FusedCore:
+                return False
+        for weight in module._parameters.values():
+            if weight is not None and (weight.dtype != torch.float32 or not weight.is_cpu):
+                return False
+    return has_attention
 
 
 def search_settings(config: DecodeConfig, width: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -84,6 +85,7 @@ def store(facts: Mapping[str, Any], write: Callable[[Path], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if reason := objection(folder):
             raise MachineError(f"the cache of engines cannot be used: {reason}", f"chmod 700 {folder}")
+        sweep(folder)
         draft = Path(mkdtemp(prefix=".", dir=folder))
     except OSError as error:
         raise MachineError(f"{folder} cannot be written: {error}", "set CLEARFORMER_CACHE to another folder") from None
@@ -101,6 +103,13 @@ def store(facts: Mapping[str, Any], write: Callable[[Path], None]) -> Path:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return path
+
+
+def sweep(folder: Path, days: float = 1) -> None:
+    """Remove the drafts that an interrupted process left behind."""
+    for draft in folder.glob(".*"):
+        if time.time() - draft.stat().st_mtime > days * 86400:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def stored() -> list[dict[str, Any]]:

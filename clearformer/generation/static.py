@@ -212,7 +212,8 @@ class StaticDecoder:
 
     def drop_outdated(self) -> None:
         """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""
-        weights = tuple(parameter.data_ptr() for parameter in self.model.parameters())
+        owners = (module._parameters.values() for module in self.model.modules())
+        weights = tuple(weight.data_ptr() for some in owners for weight in some if weight is not None)
         if weights != self.weights:
             self.tables.clear()
             self.weights = weights

@@ -41,9 +41,7 @@ def test_ctranslate2_translates_and_evaluates(cli: CliCall, run: Path, corpus: P
     assert "converting" not in cli("translate", "-m", run, "--engine", "ctranslate2", SENTENCE).err
 
 
-def test_without_a_compiler_compiled_is_one_sentence(
-    cli: CliCall, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_compiled_is_one_sentence(cli: CliCall, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
     code, out, err = cli("translate", "-m", run, "--engine", "compiled", SENTENCE)

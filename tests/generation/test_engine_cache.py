@@ -59,6 +59,17 @@ def test_a_failed_build_leaves_nothing(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_old_drafts_are_removed_and_new_ones_are_left(folder: Path) -> None:
+    old, new = folder / ".old", folder / ".new"
+    for draft in (old, new):
+        draft.mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    os.utime(old, (0, 0))
+    engine_cache.store(FACTS, write)
+    assert not old.exists()
+    assert new.exists()
+
+
 def test_damaged_incomplete_and_foreign_engines_are_ignored_with_a_note() -> None:
     path = engine_cache.store(FACTS, write)
     (path / "step.pt2").write_bytes(b"machine cod!")
