@@ -6,6 +6,11 @@ Random float32 Marian weights with the sizes of Transformer-base (or -tiny), 24 
 Every engine runs in a separate process, because two OpenMP runtimes in one process compete for the cores, with 1 and
 with 2 threads. The engines take turns, and the result is the median of the repeats at each engine's better number of
 threads. The other engines need `pip install transformers ctranslate2`.
+
+    clearformer         the plain decoder
+    compiled            `--engine compiled`, for batches of one sentence; it is compiled into the cache beforehand
+    huggingface         `generate`
+    ctranslate2         float32; ctranslate2-int8: int8 weights, so other outputs
 """
 
 import argparse
@@ -20,7 +25,7 @@ from pathlib import Path
 
 LENGTH = 24
 SIZES = {"base": (512, 6, 8, 2048, 32000), "tiny": (128, 4, 4, 256, 10000)}
-ENGINES = ("clearformer", "huggingface", "ctranslate2")
+ENGINES = ("clearformer", "compiled", "huggingface", "ctranslate2", "ctranslate2-int8")
 
 
 def marian(size):
@@ -74,12 +79,12 @@ def save(size, folder):
     spec.save(str(folder / "ctranslate2"))
 
 
-def clearformer(folder, sources, beam):
+def clearformer(folder, sources, beam, engine="torch"):
     import torch
 
     from clearformer.checkpoint import load_weights
-    from clearformer.generation.beam import beam_search
     from clearformer.generation.decode import DecodeConfig
+    from clearformer.generation.engine import Decoder, finished
     from clearformer.interop.huggingface.marian import import_folder
     from clearformer.layers.linear import pack
     from clearformer.memory import keep_freed_memory
@@ -94,13 +99,18 @@ def clearformer(folder, sources, beam):
     first = torch.full((len(sources),), config.target_vocab - 1)
     limits = torch.full((len(sources),), LENGTH)
     decode = DecodeConfig(beam=beam, min_length=LENGTH)
+    decoder = Decoder(model, engine, lambda text: print(text, file=sys.stderr))
 
     @torch.inference_mode()
     def translate():
-        outputs = beam_search(model, model.start(source, None), first, 0, limits, decode)
+        outputs = finished(decoder.decode(source, None, first, 0, limits, decode, beam))
         assert all(len(row[0].tokens) == LENGTH for row in outputs)
 
     return translate
+
+
+def compiled(folder, sources, beam):
+    return clearformer(folder, sources, beam, "compiled")
 
 
 def huggingface(folder, sources, beam):
@@ -119,11 +129,11 @@ def huggingface(folder, sources, beam):
     return translate
 
 
-def ctranslate2(folder, sources, beam, threads):
+def ctranslate2(folder, sources, beam, threads, precision):
     import ctranslate2 as engine
 
     translator = engine.Translator(
-        str(folder / "ctranslate2"), compute_type="float32", inter_threads=1, intra_threads=threads
+        str(folder / "ctranslate2"), compute_type=precision, inter_threads=1, intra_threads=threads
     )
     named = [[f"t{token}" for token in source] for source in sources]
     settings = {"beam_size": beam, "min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
@@ -136,19 +146,21 @@ def ctranslate2(folder, sources, beam, threads):
 
 
 def measure(engine, folder, vocab, batch, beam, threads):
-    """Print the seconds of the faster of two runs, after one warm-up run. Runs in a separate process."""
+    """Print the seconds of the fastest of several runs, after one warm-up run. Runs in a separate process."""
     draw = random.Random(0)
     sources = [[draw.randint(3, vocab - 10) for _ in range(LENGTH)] for _ in range(batch)]
-    if engine == "ctranslate2":
-        translate = ctranslate2(folder, sources, beam, threads)
+    if engine.startswith("ctranslate2"):
+        translate = ctranslate2(folder, sources, beam, threads, "int8" if engine.endswith("int8") else "float32")
     else:
         import torch
 
         torch.set_num_threads(threads)
-        translate = {"clearformer": clearformer, "huggingface": huggingface}[engine](folder, sources, beam)
+        translate = {"clearformer": clearformer, "compiled": compiled, "huggingface": huggingface}[engine](
+            folder, sources, beam
+        )
     translate()
     times = []
-    for _ in range(2):
+    for _ in range(2 if batch > 1 else 10):
         start = time.perf_counter()
         translate()
         times.append(time.perf_counter() - start)
@@ -170,10 +182,14 @@ def main():
         engine, folder, threads = arguments.measure
         measure(engine, Path(folder), vocab, arguments.batch, arguments.beam, int(threads))
         return
-    rates = {engine: {1: [], 2: []} for engine in arguments.engines.split(",")}
+    engines = [engine for engine in arguments.engines.split(",") if engine != "compiled" or arguments.batch == 1]
+    rates = {engine: {1: [], 2: []} for engine in engines}
     work = ["--size", arguments.size, "--batch", str(arguments.batch), "--beam", str(arguments.beam)]
     with tempfile.TemporaryDirectory() as name:
         save(arguments.size, Path(name))
+        if "compiled" in rates:
+            command = [sys.executable, __file__, *work, "--measure", "compiled", name, "2"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # from here on, the cache is warm
         for _ in range(arguments.repeats):
             for threads in (1, 2):
                 for engine in rates:
@@ -185,8 +201,11 @@ def main():
                     )
     medians = {e: {t: round(statistics.median(values)) for t, values in by.items()} for e, by in rates.items()}
     best = {engine: max(by.values()) for engine, by in medians.items()}
+    ours = "compiled" if "compiled" in best else "clearformer"
     ratios = {
-        f"over_{engine}": round(best["clearformer"] / best[engine], 2) for engine in best if engine != "clearformer"
+        f"over_{'plain' if engine == 'clearformer' else engine}": round(best[ours] / best[engine], 2)
+        for engine in best
+        if engine != ours
     }
     from importlib.metadata import version
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Beam, DataCommand, Device, Json, LengthPenalty, model_option
+from clearformer.cli.options import Beam, DataCommand, Device, Engine, Json, LengthPenalty, model_option
 from clearformer.wording import count
 
 
@@ -48,6 +48,7 @@ def evaluate(
         ),
     ] = None,
     device: Device = "auto",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Evaluate a model on pairs, text, labels, images or recordings.
@@ -71,6 +72,8 @@ def evaluate(
 
     search = {"beam": beam, "length_penalty": length_penalty, "tokenize": tokenize, "lowercase": lowercase}
     options: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
+    if engine != "auto":
+        options["engine"] = engine
     console = rich_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("evaluating", total=None)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Device, Json, Model, read_inputs
+from clearformer.cli.options import Command, Device, Engine, Json, Model, read_inputs
 
 
 @app.command(cls=Command)
@@ -87,6 +87,7 @@ def generate(
         typer.Option("--n", metavar="N", min=1, help="Number of continuations per prompt.", rich_help_panel="Output"),
     ] = 1,
     device: Device = "cpu",
+    engine: Engine = "auto",
     json: Json = False,
 ) -> None:
     """Generate text from prompts.
@@ -107,7 +108,7 @@ def generate(
     from clearformer.verbs.generate import Generator
     from clearformer.verbs.load import load_for
 
-    generator: Generator = load_for("generate", model, device)
+    generator: Generator = load_for("generate", model, device, engine)
     writer = generator.writer(chat)
     settings = {
         "max_new": max_new,

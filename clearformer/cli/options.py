@@ -71,6 +71,12 @@ LengthPenalty = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="ENGINE", help="Engine of the search on a CPU: auto, torch, compiled or ctranslate2."
+    ),
+]
 RunDevice = Annotated[
     str,
     typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.", rich_help_panel="Run"),

@@ -2,11 +2,13 @@
 
     torch       the plain decoder: beam.py, decode.py                    any model with the step protocol
     static      steps of fixed shape, recorded as CUDA graphs: static.py Transformers and GPTs on CUDA
+    compiled    the same steps as machine code: compiled.py              the same models, one sentence on the CPU
 
-Both give the same tokens and, up to rounding, the same scores.
+`auto` compiles nothing: it uses compiled steps only if the cache has them (engine_cache.py). All decoders give
+the same tokens and, up to rounding, the same scores.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from random import Random
 from threading import Lock
 from typing import Any, Literal
@@ -14,26 +16,32 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from clearformer.generation.beam import beam_search
+from clearformer.generation.compiled import Compiler, can_compile
 from clearformer.generation.decode import DecodeConfig, Hypothesis, sample_steps
+from clearformer.generation.engine_cache import cache_folder
 from clearformer.generation.sampling import repetition, sampler
 from clearformer.generation.static import Recorder, StaticDecoder, modules
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore, innermost
 
-Engine = Literal["auto", "torch"]
+Engine = Literal["auto", "torch", "compiled"]
 Steps = Generator[tuple[Tensor, Tensor], Tensor | None, list[list[Hypothesis]]]
 
 
 class Decoder:
     """The decoder of one model. It keeps recorded steps, so it belongs to the handle of the model."""
 
-    def __init__(self, model: nn.Module, engine: Engine = "auto") -> None:
-        self.model, self.engine = model, engine
+    def __init__(
+        self, model: nn.Module, engine: Engine = "auto", announce: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """`announce` receives a line before and after steps are compiled, which takes about a minute."""
+        self.model, self.engine, self.announce = model, engine, announce
         self.static: StaticDecoder | None = None
+        self.compiler: Compiler | None = None
         self.lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Decoder, (self.model, self.engine)  # a copy records its own steps
+        return Decoder, (self.model, self.engine, self.announce)  # a copy prepares its own steps
 
     def decode(
         self,
@@ -57,8 +65,8 @@ class Decoder:
         If `is_watched`, every step yields the indices of the remaining sentences, (B,), and their new tokens, (B, W),
         and the caller may send back a mask (B, W) of sequences to end.
         """
-        static = self.static_decoder()
-        # Recorded steps use one set of tensors. A second thread decodes plainly in the meantime.
+        static = self.static_decoder() or self.compiled_decoder(len(first), eos, config, width)
+        # Prepared steps use one set of tensors. A second thread decodes plainly in the meantime.
         if static is not None and self.lock.acquire(blocking=False):
             try:
                 return (
@@ -75,6 +83,17 @@ class Decoder:
         if self.static is None:
             self.static = StaticDecoder(self.model, Recorder())
         return self.static
+
+    def compiled_decoder(self, n: int, eos: int, config: DecodeConfig, width: int) -> StaticDecoder | None:
+        """Return a decoder with compiled steps, for the search in one sentence, or None if there is none."""
+        if self.engine == "torch" or n > 1 or config.temperature > 0 or not can_compile(self.model):
+            return None
+        is_built = self.engine == "compiled"
+        if not is_built and not cache_folder().is_dir():
+            return None
+        if self.compiler is None:
+            self.compiler = Compiler(self.model, self.announce)
+        return self.compiler.decoder(eos, config, width, is_built)
 
 
 def plain(

@@ -5,8 +5,8 @@
     look: which rows are done?              their hypotheses are read, and the sentences leave
     move                                    to a smaller table if half of the rows are free, to a longer one if full
 
-How a step is prepared is up to `prepare`: recorded as a CUDA graph (`Recorder`), or not at all (`as_is`). Up to k − 1
-steps are wasted on a row that ends between two looks; their output is discarded.
+How a step is prepared is up to `prepare`: recorded as a CUDA graph (`Recorder`), compiled (compiled.py), or not at all
+(`as_is`). Up to k − 1 steps are wasted on a row that ends between two looks; their output is discarded.
 """
 
 import math
@@ -26,7 +26,7 @@ from clearformer.layers.backends import FIXED_SHAPES
 from clearformer.layers.static_cache import StaticState
 
 Step = Callable[[], None]
-Prepare = Callable[[Step], Step]
+Prepare = Callable[["Table", Step], Step]
 
 STEPS = 4  # between two looks
 FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
@@ -34,7 +34,7 @@ MAX_TABLES = 32
 MEMORY = 0.25  # part of a GPU's memory that all tables may take
 
 
-def as_is(step: Step) -> Step:
+def as_is(table: "Table", step: Step) -> Step:
     return step
 
 
@@ -44,7 +44,7 @@ class Recorder:
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, step: Step) -> Step:
+    def __call__(self, table: "Table", step: Step) -> Step:
         """Record a step. It runs once before, so that libraries load and choose their kernels."""
         device = "cuda"
         dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -87,7 +87,7 @@ class Table:
         self.first, self.limits = (torch.zeros(size.rows, dtype=torch.long, device=device) for _ in range(2))
         self.sentences: dict[int, int] = {}  # row -> index of its sentence
         self.age = 0  # steps since the sentences started
-        self.start, self.run = prepare(self.read), prepare(self.step)
+        self.start, self.run = prepare(self, self.read), prepare(self, self.step)
 
     @property
     def n_bytes(self) -> int:
@@ -175,8 +175,8 @@ class StaticDecoder:
                 stopped = yield sentences, table.policy.tokens[rows]
                 if stopped is not None:
                     table.policy.stop(rows, stopped)
-            self.collect(table, results)
-            if table.sentences:
+            is_full = table.age >= table.size.tokens
+            if (self.collect(table, results) or is_full) and table.sentences:
                 table = self.fitting(table, eos, config, is_beam)
         return results
 
@@ -188,14 +188,15 @@ class StaticDecoder:
             table.run()
         table.age += n_steps
 
-    def collect(self, table: Table, results: list[list[Hypothesis]]) -> None:
-        """Read the hypotheses of the sentences that are done, which leave the table."""
+    def collect(self, table: Table, results: list[list[Hypothesis]]) -> bool:
+        """Read the hypotheses of the sentences that are done, which leave the table; returns whether there are any."""
         is_done = table.policy.done.tolist()
         done = [row for row in table.sentences if is_done[row]]
         if done:
             rows = torch.tensor(done, device=table.policy.done.device)
             for row, hypotheses in zip(done, table.policy.results(rows)):
                 results[table.sentences.pop(row)] = hypotheses
+        return bool(done)
 
     def fitting(self, table: Table, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
         """Return a table with the remaining sentences: the same one, or one with fewer rows or more capacity."""
@@ -230,10 +231,8 @@ class StaticDecoder:
 
     def drop_outdated(self) -> None:
         """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""
-        tables = [module._parameters for module in modules(self.model)]
-        weights = tuple(
-            parameter.data_ptr() for table in tables for parameter in table.values() if parameter is not None
-        )
+        owners = (module._parameters.values() for module in modules(self.model))
+        weights = tuple(weight.data_ptr() for some in owners for weight in some if weight is not None)
         if weights != self.weights:
             self.tables.clear()
             self.weights = weights

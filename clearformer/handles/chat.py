@@ -21,6 +21,7 @@ class Chat(Writer):
         if template is None:
             raise CheckpointError(f"{writer.name} has no chat template: it can only continue text", "omit --chat")
         super().__init__(writer.model, writer.tokenizer, writer.decode, writer.name)
+        self.decoder = writer.decoder
         self.template = template
 
     def encode(self, prompt: str) -> list[int]:

@@ -22,6 +22,7 @@ from clearformer.data.store import PairStore
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.handles.translator import Translator
+from clearformer.interop.engines import decoder_for
 from clearformer.metric import BLEU, CHRF, LOSS, Metric
 from clearformer.models.build import model_class
 from clearformer.objectives.translation import Translation, TranslationConfig
@@ -194,13 +195,14 @@ class TranslationTask(Task):
         tokenize: str | None = None,
         lowercase: bool | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        engine: str = "auto",
         **search: Any,
     ) -> dict[str, Any]:
         """Compute BLEU and chrF of translations. Returns bleu, chrf, signatures, sentences and translations.
 
         `refs` are files with further references, one per line. `tokenize` and `lowercase` override [evaluate] of the
-        recipe; `search`, such as beam=1 or length_penalty=0.6, overrides [decode]. `progress(done, total)` is called
-        after every sentence.
+        recipe; `search`, such as beam=1 or length_penalty=0.6, overrides [decode]; `engine` is an argument of `load`.
+        `progress(done, total)` is called after every sentence.
         """
         source = cls.sources(given)["train"]
         examples = list(read_pairs(source["path"], source["columns"]))
@@ -217,7 +219,9 @@ class TranslationTask(Task):
             progress(n_done, len(examples))
 
         references = [[plain_reference(line, model.recipe) for line in file] for file in lines]
-        return evaluate(cls.handle(model), [pair.source for pair in examples], references, config, advance, **search)
+        translator = cls.handle(model)
+        translator.decoder = decoder_for(translator.model, engine, console.print)
+        return evaluate(translator, [pair.source for pair in examples], references, config, advance, **search)
 
 
 def as_paths(corpus: Any) -> Path | tuple[Path, Path]:

@@ -20,16 +20,21 @@ from typing import Any
 import torch
 
 from clearformer.data.workers import usable_threads
+from clearformer.generation.compiled import cpp_compiler
+from clearformer.generation.engine_cache import cache_folder, objection, stored
 from clearformer.wording import count, listed
 
 REQUIRED = ("numpy", "tokenizers", "safetensors", "sacrebleu", "pydantic", "matplotlib")
-OPTIONAL = {"tensorboard": "curves in TensorBoard", "transformers": "comparisons with Hugging Face models"}
+OPTIONAL = {
+    "tensorboard": "curves in TensorBoard",
+    "transformers": "comparisons with Hugging Face models",
+    "ctranslate2": "--engine ctranslate2",
+}
 GB = 1e9
 
 
 def doctor() -> dict[str, Any]:
     """Return the facts, grouped by component. A value is None if the platform does not report it."""
-    compilers = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -44,11 +49,23 @@ def doctor() -> dict[str, Any]:
             "efficient": torch.backends.cuda.mem_efficient_sdp_enabled(),
         },
         "compile": {
-            "compiler": next(filter(None, map(shutil.which, compilers)), None),
+            "compiler": cpp_compiler(),
             "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
             "triton": find_spec("triton") is not None,
         },
+        "engines": examine_engines(),
         "packages": {name: installed(name) for name in (*REQUIRED, *OPTIONAL)},
+    }
+
+
+def examine_engines() -> dict[str, Any]:
+    """Describe the cache of engines: its folder, why it is refused if so, and the engines in it by their names."""
+    folder = cache_folder()
+    names = [str(facts.get("engine")) for facts in stored()]
+    return {
+        "folder": str(folder),
+        "refused": objection(folder) if folder.is_dir() else None,
+        "stored": {name: names.count(name) for name in ("compiled", "ctranslate2")},
     }
 
 
@@ -121,6 +138,7 @@ def findings(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield f"{report['disk_free_gb']:.0f} GB of free disk space in this folder", hint
     yield from device_findings(report)
     yield from compile_findings(report["compile"], bool(report["cuda"]["devices"]))
+    yield from engine_findings(report["engines"])
     yield from package_findings(report["packages"])
 
 
@@ -175,6 +193,12 @@ def compile_findings(tools: Mapping[str, Any], has_gpu: bool) -> Iterator[tuple[
         yield "torch.compile is not available", f"install {listed(missing)}"
     else:
         yield f"torch.compile is available, with {tools['compiler']}", None
+
+
+def engine_findings(engines: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    compiled, converted = engines["stored"]["compiled"], engines["stored"]["ctranslate2"]
+    fact = f"{count(compiled, 'compiled engine')} and {count(converted, 'CTranslate2 model')} in {engines['folder']}"
+    yield fact, None if engines["refused"] is None else f"they are not used: {engines['refused']}"
 
 
 def package_findings(packages: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:

@@ -15,11 +15,17 @@ class Generator(Protocol):
 
 
 def generate(
-    model: str | Path, prompts: Sequence[str], *, chat: bool = False, device: str = "cpu", **settings: Any
+    model: str | Path,
+    prompts: Sequence[str],
+    *,
+    chat: bool = False,
+    device: str = "cpu",
+    engine: str = "auto",
+    **settings: Any,
 ) -> list[list[Continuation]]:
     """Return the continuations of each prompt; with `chat`, or from an encoder-decoder such as T5, the answers.
 
     `settings` are the keyword arguments of `Writer.generate`.
     """
-    generator: Generator = load_for("generate", model, device)
+    generator: Generator = load_for("generate", model, device, engine)
     return generator.writer(chat).generate(prompts, **settings)

@@ -6,22 +6,35 @@ from typing import Any, TypeVar
 from clearformer.errors import CheckpointError
 from clearformer.handles.handle import Handle
 from clearformer.handles.image_model import ImageModel
+from clearformer.handles.translator import Translator
+from clearformer.handles.writer import Writer
+from clearformer.interop.engines import decoder_for
 from clearformer.layers.linear import pack
 from clearformer.loading.folder import DEFAULT, task_of
 from clearformer.loading.open import open_model
 from clearformer.tasks.task import Pretrained
+from clearformer.training.journal import console
 
 Kind = TypeVar("Kind", bound=Handle)
 
 
-def load(model: str | Path = DEFAULT, device: str = "cpu") -> Any:
-    """Load a run folder, Hugging Face folder or bundled model, and return its handle (clearformer/handles/)."""
-    return handle_of(open_packed(model, device))
+def load(model: str | Path = DEFAULT, device: str = "cpu", engine: str = "auto") -> Any:
+    """Load a run folder, Hugging Face folder or bundled model, and return its handle (clearformer/handles/).
+
+    `engine` chooses how a handle that generates text does so: "auto", "torch" (the plain decoder), "compiled" (steps
+    are compiled when they are needed first, if they are not in the cache), or "ctranslate2".
+    """
+    handle = handle_of(open_packed(model, device))
+    if engine != "auto":
+        if not isinstance(handle, Translator | Writer):
+            raise CheckpointError(f"{model} is {handle.kind}: it generates no text", "omit --engine")
+        handle.decoder = decoder_for(handle.model, engine, console.print)
+    return handle
 
 
-def load_for(verb: str, model: str | Path, device: str = "cpu") -> Any:
+def load_for(verb: str, model: str | Path, device: str = "cpu", engine: str = "auto") -> Any:
     """Load a model, and refuse it if it does not support the verb."""
-    handle = load(model, device)
+    handle = load(model, device, engine)
     if verb not in handle.verbs:
         raise CheckpointError(f"{model} is {handle.kind}: it cannot {verb}", uses(handle))
     return handle

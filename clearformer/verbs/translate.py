@@ -8,7 +8,9 @@ from clearformer.handles.translator import Translator
 from clearformer.verbs.load import load_for
 
 
-def translate(model: str | Path, texts: Sequence[str], *, device: str = "cpu", **settings: Any) -> list[str]:
+def translate(
+    model: str | Path, texts: Sequence[str], *, device: str = "cpu", engine: str = "auto", **settings: Any
+) -> list[str]:
     """Return the best translation of each text. `settings`, such as beam=1, are passed to `Translator.candidates`."""
-    translator: Translator = load_for("translate", model, device)
+    translator: Translator = load_for("translate", model, device, engine)
     return translator.translate(texts, **settings)
