@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Device, Engine, Json, Model, read_inputs
+from clearformer.cli.options import Command, Device, Engine, Json, Model, Precision, read_inputs
 
 
 @app.command(cls=Command)
@@ -88,6 +88,7 @@ def generate(
     ] = 1,
     device: Device = "cpu",
     engine: Engine = "auto",
+    precision: Precision = "float32",
     json: Json = False,
 ) -> None:
     """Generate text from prompts.
@@ -108,7 +109,7 @@ def generate(
     from clearformer.verbs.generate import Generator
     from clearformer.verbs.load import load_for
 
-    generator: Generator = load_for("generate", model, device, engine)
+    generator: Generator = load_for("generate", model, device, engine, precision)
     writer = generator.writer(chat)
     settings = {
         "max_new": max_new,

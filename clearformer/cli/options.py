@@ -77,6 +77,9 @@ Engine = Annotated[
         "--engine", metavar="ENGINE", help="Engine of the search on a CPU: auto, torch, compiled or ctranslate2."
     ),
 ]
+Precision = Annotated[
+    str, typer.Option("--precision", metavar="DTYPE", help="Precision of the weights: float32, or bfloat16 for a GPU.")
+]
 RunDevice = Annotated[
     str,
     typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.", rich_help_panel="Run"),

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Beam, Command, Device, Engine, Json, LengthPenalty, model_option, read_inputs
+from clearformer.cli.options import (
+    Beam,
+    Command,
+    Device,
+    Engine,
+    Json,
+    LengthPenalty,
+    Precision,
+    model_option,
+    read_inputs,
+)
 
 if TYPE_CHECKING:
     from clearformer.handles.alignment import Alignment
@@ -89,6 +99,7 @@ def translate(
     ] = False,
     device: Device = "cpu",
     engine: Engine = "auto",
+    precision: Precision = "float32",
     json: Json = False,
 ) -> None:
     """Translate sentences.
@@ -112,7 +123,7 @@ def translate(
     from clearformer.loading.folder import DEFAULT
     from clearformer.verbs.load import load_for
 
-    translator: Translator = load_for("translate", model or DEFAULT, device, engine)
+    translator: Translator = load_for("translate", model or DEFAULT, device, engine, precision)
     options = {
         "beam": beam,
         "length_penalty": length_penalty,

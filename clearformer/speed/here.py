@@ -99,13 +99,9 @@ def last_line(log: Path) -> str:
 
 def opened(folder: Path, context: Context, precision: str) -> Any:
     """The handle of a model on the device, with its weights in this precision."""
-    import torch
-
     set_threads(context)
     import_module("clearformer.memory").keep_freed_memory()  # as every command does
-    handle = import_module("clearformer").load(folder, context.device)
-    handle.model.to(getattr(torch, precision))
-    return handle
+    return import_module("clearformer").load(folder, context.device, precision=precision)
 
 
 def translate(

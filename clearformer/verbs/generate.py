@@ -21,11 +21,12 @@ def generate(
     chat: bool = False,
     device: str = "cpu",
     engine: str = "auto",
+    precision: str = "float32",
     **settings: Any,
 ) -> list[list[Continuation]]:
     """Return the continuations of each prompt; with `chat`, or from an encoder-decoder such as T5, the answers.
 
     `settings` are the keyword arguments of `Writer.generate`.
     """
-    generator: Generator = load_for("generate", model, device, engine)
+    generator: Generator = load_for("generate", model, device, engine, precision)
     return generator.writer(chat).generate(prompts, **settings)

@@ -9,8 +9,14 @@ from clearformer.verbs.load import load_for
 
 
 def translate(
-    model: str | Path, texts: Sequence[str], *, device: str = "cpu", engine: str = "auto", **settings: Any
+    model: str | Path,
+    texts: Sequence[str],
+    *,
+    device: str = "cpu",
+    engine: str = "auto",
+    precision: str = "float32",
+    **settings: Any,
 ) -> list[str]:
     """Return the best translation of each text. `settings`, such as beam=1, are passed to `Translator.candidates`."""
-    translator: Translator = load_for("translate", model, device, engine)
+    translator: Translator = load_for("translate", model, device, engine, precision)
     return translator.translate(texts, **settings)
