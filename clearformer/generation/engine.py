@@ -13,6 +13,7 @@ from random import Random
 from threading import Lock
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from clearformer.generation.beam import beam_search
@@ -67,11 +68,15 @@ class Decoder:
         """
         static = self.static_decoder() or self.compiled_decoder(len(first), eos, config, width)
         # Prepared steps use one set of tensors. A second thread decodes plainly in the meantime.
-        if static is not None and self.lock.acquire(blocking=False):
+        if static is not None and static.can_hold(source) and self.lock.acquire(blocking=False):
             try:
                 return (
                     yield from static.decode(source, mask, first, eos, limits, config, width, rngs, prompts, is_watched)
                 )
+            except torch.OutOfMemoryError:  # the plain decoder needs less: its caches grow with the text
+                if is_watched:
+                    raise
+                static.forget()
             finally:
                 self.lock.release()
         return (yield from plain(self.model, source, mask, first, eos, limits, config, width, rngs, prompts))

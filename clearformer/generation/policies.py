@@ -155,7 +155,7 @@ class Sampling(Policy):
         for sequences, values, n in zip(tokens, logprobs, lengths):
             outcomes = [finish(t[:n], v[:n], self.eos) for t, v in zip(sequences, values)]
             if not self.is_random:
-                norm = penalty(n, self.config)
+                norm = penalty(max(n, 1), self.config)
                 outcomes = [replace(outcome, score=outcome.logprob / norm) for outcome in outcomes]
             hypotheses.append(sorted(outcomes, key=lambda outcome: -outcome.logprob))
         return hypotheses

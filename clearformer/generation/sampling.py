@@ -87,7 +87,7 @@ def repetition(theta: float, prompts: Sequence[Sequence[int]]) -> Adjust | None:
     def adjust(logits: Tensor, rows: Tensor, generated: Tensor) -> Tensor:
         seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(2, generated, True)  # (B, W, V)
         for i, row in enumerate(rows.tolist()):
-            seen[i, :, list(prompts[row])] = True
+            seen[i, :, list(prompts[row] if prompts else ())] = True
         return torch.where(seen, torch.where(logits > 0, logits / theta, logits * theta), logits)
 
     return adjust

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.policies import Beam, Policy, Sampling
-from clearformer.layers.backends import FIXED_SHAPES
+from clearformer.layers.backends import FIXED_SHAPES, RECORDING
 from clearformer.layers.static_cache import StaticState
 
 Step = Callable[[], None]
@@ -30,6 +30,7 @@ Prepare = Callable[["Table", Step], Step]
 
 STEPS = 4  # between two looks
 FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
+LENGTHS = {"max_new", "max_ratio", "max_extra"}  # settings that are in the limits already
 MAX_TABLES = 32
 MEMORY = 0.25  # part of a GPU's memory that all tables may take
 
@@ -43,17 +44,22 @@ class Recorder:
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
+        self.streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def __call__(self, table: "Table", step: Step) -> Step:
         """Record a step. It runs once before, so that libraries load and choose their kernels."""
-        device = "cuda"
-        dtype, is_mixed = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        device = table.rows.device
+        dtype, is_mixed = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+        graph = torch.cuda.CUDAGraph()
         # Autocast would keep the weights that it converts while recording, and later replays would read them, outdated.
-        with FIXED_SHAPES, torch.autocast(device, dtype, enabled=is_mixed, cache_enabled=False):
+        mixed = torch.autocast("cuda", dtype, enabled=is_mixed, cache_enabled=False)
+        with RECORDING, FIXED_SHAPES, torch.cuda.device(device), mixed:
+            if device not in self.streams:
+                self.streams[device] = torch.cuda.Stream(device)
             step()
             torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            stream = self.streams[device]
+            with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
                 step()
         return graph.replay
 
@@ -83,17 +89,20 @@ class Table:
         device = policy.done.device
         self.rows = torch.arange(size.rows, device=device)
         self.source = torch.zeros(size.rows, size.source, dtype=torch.long, device=device)
-        self.source_mask = torch.ones_like(self.source, dtype=torch.bool)
+        self.source_mask = torch.zeros_like(self.source, dtype=torch.bool)
+        self.source_mask[:, :1] = True
         self.first, self.limits = (torch.zeros(size.rows, dtype=torch.long, device=device) for _ in range(2))
         self.sentences: dict[int, int] = {}  # row -> index of its sentence
         self.age = 0  # steps since the sentences started
-        self.start, self.run = prepare(self, self.read), prepare(self, self.step)
+        self.prepare, self.run = prepare, prepare(self, self.step)
+        self.start: Step | None = None  # only tables in which sentences begin need it
 
     @property
     def n_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in (*self.state.tensors(), *self.policy.tensors()))
 
     def read(self) -> None:
+        self.state.clear()
         self.state.admit(self.rows, self.model.start(self.source, self.source_mask))
         self.policy.begin(self.first, self.limits)
 
@@ -113,10 +122,12 @@ class Table:
         mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
         below, right = size.rows - n, size.source - n_source
         self.source.copy_(F.pad(source, (0, right, 0, below)))
-        # An unused row sees one token: a row without any would be NaN.
-        self.source_mask.copy_(F.pad(F.pad(mask, (0, right)), (0, 0, 0, below), value=True))
+        self.source_mask.copy_(F.pad(mask, (0, right, 0, below)))
+        self.source_mask[n:, :1] = True  # an unused row sees one token: a row without any would be NaN
         self.first.copy_(F.pad(first, (0, below)))
         self.limits.copy_(F.pad(limits, (0, below)))
+        if self.start is None:
+            self.start = self.prepare(self, self.read)
         self.start()
         self.policy.notice(prompts)
         self.sentences, self.age = {row: row for row in range(n)}, 0
@@ -125,6 +136,8 @@ class Table:
         """Take over all sentences of another table, in the first rows of this empty one."""
         rows = torch.tensor(list(other.sentences), device=self.rows.device)
         at = self.rows[: len(rows)]
+        self.policy.done.fill_(True)  # other rows may hold an earlier sentence, and steps write there, too
+        self.state.used.zero_()
         self.state.put(at, other.state, rows)
         self.policy.put(at, other.policy, rows)
         self.sentences, self.age = dict(enumerate(other.sentences.values())), other.age
@@ -138,7 +151,7 @@ class StaticDecoder:
     def __init__(self, model: Any, prepare: Prepare = as_is, n_steps: int = STEPS) -> None:
         self.model, self.prepare, self.n_steps = model, prepare, n_steps
         self.tables: OrderedDict[Hashable, Table] = OrderedDict()
-        self.weights: tuple[int, ...] = ()
+        self.facts: tuple[Hashable, ...] = ()
 
     def decode(
         self,
@@ -160,9 +173,11 @@ class StaticDecoder:
         of sequences to end.
         """
         self.drop_outdated()
+        if not rngs:  # beam search, also with a beam of 1, has no repetition penalty
+            config = config.changed(repetition_penalty=1.0)
         n, is_beam = len(first), config.temperature == 0 and width > 1
-        n_tokens = min(FIRST_TOKENS, power(int(limits.max())))
-        n_source = up_to_multiple(up(source.size(1)), 8)
+        n_tokens = min(FIRST_TOKENS, power(max(1, int(limits.max()))))
+        n_source = self.source_size(source)
         size = Size(up(n), width, n_tokens, n_source, is_encoded=hasattr(self.model, "encoder"))
         table = self.table(size, eos, config, is_beam)
         table.begin(source, mask, first, limits, prompts)
@@ -179,6 +194,16 @@ class StaticDecoder:
             if (self.collect(table, results) or is_full) and table.sentences:
                 table = self.fitting(table, eos, config, is_beam)
         return results
+
+    def can_hold(self, source: Tensor) -> bool:
+        """Whether the model has enough positions for the width of a table for this source, (B, S)."""
+        return self.source_size(source) <= getattr(self.model.config, "max_length", math.inf)
+
+    def source_size(self, source: Tensor) -> int:
+        """Return the width of a table for a source (B, S): one of a few sizes, or at least a multiple of 8."""
+        n = source.size(1)
+        rounded = up_to_multiple(up(n), 8)
+        return rounded if rounded <= getattr(self.model.config, "max_length", math.inf) else up_to_multiple(n, 8)
 
     def advance(self, table: Table, n_steps: int, rngs: Sequence[Random]) -> None:
         if rngs:
@@ -211,31 +236,40 @@ class StaticDecoder:
     def table(self, size: Size, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
         """Return the table of this size that is prepared for these settings."""
         precision = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-        key = (size, eos, is_beam, precision, tuple(config.model_dump().values()))
+        key = (size, eos, is_beam, precision, tuple(config.model_dump(exclude=LENGTHS).values()))
         if key not in self.tables:
             like = next(self.model.decoder.parameters())
+            self.drop_oldest(like.device)
             args = (size.rows, size.width, size.tokens, eos, config, like)
             policy: Policy = Beam(*args) if is_beam else Sampling(*args, vocab=self.model.unembedding.out_features)
             self.tables[key] = Table(self.model, policy, size, self.prepare)
-            self.drop_oldest(like.device)
         self.tables.move_to_end(key)
         return self.tables[key]
 
     def drop_oldest(self, device: torch.device) -> None:
-        """Drop the least recently used tables if there are too many, or if they take too much memory; keep the last."""
+        """Make room for another table: drop the least recently used ones, except the last, which may be in use."""
         limit = MEMORY * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
         while len(self.tables) > 1 and (
-            len(self.tables) > MAX_TABLES or sum(table.n_bytes for table in self.tables.values()) > limit
+            len(self.tables) >= MAX_TABLES or sum(table.n_bytes for table in self.tables.values()) > limit
         ):
             self.tables.popitem(last=False)
 
     def drop_outdated(self) -> None:
-        """Drop all tables if the weights of the model have moved in memory, where recorded steps would read them."""
-        owners = (module._parameters.values() for module in modules(self.model))
-        weights = tuple(weight.data_ptr() for some in owners for weight in some if weight is not None)
-        if weights != self.weights:
-            self.tables.clear()
-            self.weights = weights
+        """Drop all tables if weights have moved in memory, where recorded steps read them, or the adapter changed."""
+        facts: list[Hashable] = []
+        for module in modules(self.model):
+            facts.extend(weight.data_ptr() for weight in module._parameters.values() if weight is not None)
+            if hasattr(module, "active"):  # the adapter in use
+                facts.append(module.active)
+        if tuple(facts) != self.facts:
+            self.forget()
+            self.facts = tuple(facts)
+
+    def forget(self) -> None:
+        """Drop all tables. The memory pool of their graphs cannot be used again."""
+        self.tables.clear()
+        if isinstance(self.prepare, Recorder):
+            self.prepare = Recorder()
 
 
 def modules(model: nn.Module) -> Iterator[nn.Module]:

@@ -155,6 +155,8 @@ class Writer(Handle):
                 new_tokens = steps.send(stopped)
         except StopIteration as end:
             watcher.hypotheses = end.value
+        finally:
+            steps.close()  # which frees the decoder
 
     def search(self, prompts: list[list[int]], decode: DecodeConfig) -> list[list[Hypothesis]]:
         tokens, mask, last, limits = self.begin(prompts, decode)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from math import sqrt
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypeVar
 
 import torch
@@ -82,7 +82,7 @@ def is_decoding_step(q: Tensor, k: Tensor, mask: Any, dropout: float) -> bool:
         and q.dtype in (torch.float32, torch.float16, torch.bfloat16)
         and mask.dtype == q.dtype
         and dropout == 0
-        and not (torch.is_grad_enabled() and q.requires_grad)
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, mask)))
         and not torch.compiler.is_compiling()
         and can_compile()
     )
@@ -157,6 +157,7 @@ class FixedShapes:
 
 
 FIXED_SHAPES = FixedShapes()
+RECORDING = RLock()  # torch records one CUDA graph at a time
 
 
 def without_cudnn(*args: Any, **settings: Any) -> Tensor:

@@ -110,6 +110,12 @@ class StaticState(Buffers):
             tensors += [self.memory_keys, *(tensor.transpose(1, 2) for pair in self.memory for tensor in pair)]
         return tensors
 
+    def clear(self) -> None:
+        """Empty the caches: a number that is not finite would reach later sentences, as 0 · NaN is NaN."""
+        for cache in self.caches:
+            cache.k.zero_()
+            cache.v.zero_()
+
     def admit(self, at: Tensor, state: DecodeState) -> None:
         """Let the sentences of a state that has just started occupy the rows `at`."""
         n, n_read = len(at), state.caches[0].length

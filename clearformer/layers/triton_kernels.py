@@ -26,7 +26,7 @@ def attend_few(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> T
     """
     (B, H, T, K), (G, S), N = q.shape, k.shape[1:3], v.size(3)
     z = q.new_empty(B, T, H, N).transpose(1, 2)
-    mask = mask.expand(B, H, T, S)
+    mask = (mask if mask.stride(-1) == 1 else mask.contiguous()).expand(B, H, T, S)
     _attend_few[(B, G)](
         q, k, v, mask, z, scale, S, T, H // G,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *mask.stride()[:3], *z.stride()[:3],

@@ -13,7 +13,6 @@ of the device, which is seeded before each step, so a replayed step draws the sa
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from clearformer.data.batch import Tensors
 from clearformer.errors import TrainingError
-from clearformer.layers.backends import FIXED_SHAPES
+from clearformer.layers.backends import FIXED_SHAPES, RECORDING
 
 MAX_GRAPHS = 16  # recorded shapes; further shapes run as plain steps
 
@@ -39,15 +38,17 @@ class Graphs:
     def __call__(self, batches: Sequence[Tensors], n_tokens: int) -> None:
         self.n_tokens.fill_(n_tokens)
         key = tuple(batch.signature() for batch in batches)
-        if key in self.seen and key not in self.steps and len(self.steps) < MAX_GRAPHS:
+        has_room = len(self.steps) < MAX_GRAPHS
+        if key in self.seen and key not in self.steps and has_room:
             self.steps[key] = RecordedStep(self.update, batches, self.n_tokens, self.pool)
-        is_new = key not in self.seen and len(self.seen) < MAX_GRAPHS  # its kernels are the ones to be recorded
-        self.seen.add(key)
         if key in self.steps:
             self.steps[key].replay(batches)
-        else:
-            with FIXED_SHAPES if is_new else nullcontext():
+        elif has_room:
+            with FIXED_SHAPES:  # the kernels that will be recorded
                 self.update(batches, self.n_tokens)
+            self.seen.add(key)
+        else:
+            self.update(batches, self.n_tokens)
 
 
 class RecordedStep:
@@ -63,7 +64,7 @@ class RecordedStep:
         torch.cuda.synchronize()
         try:
             # The thread that prepares batches may allocate pinned memory meanwhile, hence thread_local.
-            with FIXED_SHAPES, torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+            with RECORDING, FIXED_SHAPES, torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
                 update(self.batches, n_tokens)
         except RuntimeError as error:
             raise TrainingError(

@@ -149,6 +149,60 @@ def test_tables_serve_later_batches_and_are_dropped_when_weights_move() -> None:
     assert not set(map(id, decoder.tables.values())) & set(map(id, before.values()))
 
 
+def test_rows_of_an_earlier_batch_leave_no_trace_in_a_reused_table() -> None:
+    """A table that was full when its sentences left holds fewer sentences of another batch later."""
+    model = transformer()
+    model.unembedding.bias.data[EOS] = -1e9  # sentences end at their limits
+    decoder, config = StaticDecoder(model), DecodeConfig(beam=1)
+    for limits in ([40] * 8, [4] * 9 + [23] * 7):
+        source, mask, first, _ = sources(len(limits))
+        arguments = (source, mask, first, EOS, torch.tensor(limits), config, 1)
+        with torch.inference_mode():
+            expected, actual = finished(plain(model, *arguments)), finished(decoder.decode(*arguments))
+        assert tokens(actual) == tokens(expected)
+
+
+def test_a_closed_decoder_leaves_no_trace() -> None:
+    model = transformer()
+    decoder = StaticDecoder(model)
+    source, mask, first, limits = sources()
+    with torch.inference_mode():
+        steps = decoder.decode(source, mask, first, EOS, limits, DecodeConfig(beam=1), 1, is_watched=True)
+        for _ in range(11):
+            next(steps)
+        steps.close()
+        expected, actual = both(model, decoder, {"beam": 1}, 1)
+    assert tokens(actual) == tokens(expected)
+
+
+@pytest.mark.parametrize(("name", "max_length"), [("transformer", 91), ("gpt", 113)])
+def test_sources_are_never_wider_than_the_positions_of_the_model(name: str, max_length: int) -> None:
+    model = MODELS[name]()
+    decoder = StaticDecoder(model)
+    for n in (max_length - 20, max_length - 9, max_length - 3):
+        source, mask, first, _ = sources(3, n)
+        mask[0] = True
+        limits = torch.full((3,), 2)
+        arguments = (source, mask, first, EOS, limits, DecodeConfig(beam=1), 1)
+        with torch.inference_mode():
+            assert tokens(finished(Decoder(model).decode(*arguments))) == tokens(finished(plain(model, *arguments)))
+            if decoder.can_hold(source):
+                assert tokens(finished(decoder.decode(*arguments))) == tokens(finished(plain(model, *arguments)))
+    assert decoder.tables
+    assert not decoder.can_hold(torch.zeros(1, max_length))
+
+
+def test_another_adapter_is_another_model() -> None:
+    model = transformer()
+    decoder = StaticDecoder(model)
+    both(model, decoder, {"beam": 1}, 1)
+    tables = dict(decoder.tables)
+    model.decoder.blocks[0].mlp.active = "legal"
+    decoder.drop_outdated()
+    assert tables
+    assert not decoder.tables
+
+
 def test_a_watched_decoder_yields_every_token_and_ends_what_it_is_asked_to() -> None:
     model = transformer()
     source, mask, first, limits = sources()
