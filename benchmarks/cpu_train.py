@@ -55,8 +55,8 @@ def main():
             settings = [*CASES[case], *options.set]
             rates = {name: {int(t): row["runs"] for t, row in by.items()} for name, by in runs_of(results, case)}
             results[case] = compare(Path(folder), case, settings, options.rounds, options.steps, rates)
-            words = [f"--set {setting}" for setting in options.set]
-            command = " ".join(["python benchmarks/cpu_train.py", *words])
+            words = [f"--set {setting}" for setting in options.set] + ([f"--only {case}"] if options.only else [])
+            command = " ".join(["python benchmarks/cpu_train.py", *words, f"--steps {options.steps}"])
             record({"target_tokens_per_second": results, **stamp(command)}, options.out)
 
 
