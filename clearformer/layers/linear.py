@@ -5,6 +5,8 @@ saves time if few rows are multiplied, but hardly any for a hundred rows. oneDNN
 feed-forward network to each tile of the result.
 """
 
+from typing import TypeGuard
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -74,6 +76,11 @@ class PackedLinear(Linear):
         return torch.ops.mkldnn._linear_pointwise(x, self.tiles[start, stop], bias, kind, [], form)
 
 
+def is_plain_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a layer computes x W' + b and nothing else."""
+    return isinstance(layer, nn.Linear) and type(layer).forward in (nn.Linear.forward, Unembedding.forward)
+
+
 def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
     """Replace every linear layer by a PackedLinear where possible: float32 weights on a CPU with oneDNN.
 
@@ -83,7 +90,7 @@ def pack(model: nn.Module, n_rows: int = 64) -> nn.Module:
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
         for parent in list(model.modules()):
             for name, child in parent.named_children():
-                if isinstance(child, nn.Linear) and type(child).forward in (nn.Linear.forward, Unembedding.forward):
+                if is_plain_linear(child):
                     activation = fuse_activation(parent) if name == "up" else None
                     setattr(parent, name, PackedLinear.of(child, n_rows, activation))
     return model

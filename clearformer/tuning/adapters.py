@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.feedforward import GatedFeedForward
+from clearformer.layers.linear import is_plain_linear
 from clearformer.tuning.freeze import freeze, matches, short_names
 from clearformer.tuning.lora import LoraConfig, LoraLinear, MergedLinear, Pair
 from clearformer.wording import listed
@@ -55,9 +56,7 @@ def places(model: nn.Module) -> dict[str, Place]:
 
 def is_adaptable(module: nn.Module) -> bool:
     """Whether this is a linear layer that computes exactly x W' + b, not a subclass with another `forward`."""
-    return isinstance(module, LoraLinear) or (
-        isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
-    )
+    return isinstance(module, LoraLinear) or is_plain_linear(module)
 
 
 def packed_rows(parent: nn.Module, name: str) -> dict[str, int]:
