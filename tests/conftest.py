@@ -13,7 +13,7 @@ from clearformer import checkpoint
 # seeing that results do not depend on them.
 torch.set_num_threads(int(os.environ.get("CLEARFORMER_TEST_THREADS", "1")))
 
-# Tests compare with the plain decoder unless they say otherwise, whatever engines the user of this machine has compiled.
+# Tests use the plain decoder unless they say otherwise, even if the user of this machine has compiled engines.
 os.environ["CLEARFORMER_CACHE"] = os.devnull
 
 WORDS = ["the", "a", "dog", "cat", "man", "sees", "likes", "hears", "tree", "river", "book", "le", "chien", "chat"]

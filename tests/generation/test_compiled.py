@@ -1,6 +1,5 @@
 """Compiled steps against the plain decoder, and when they are used."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ GREEDY = DecodeConfig(beam=1)
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CLEARFORMER_CACHE", str(tmp_path / "cache"))
-    yield tmp_path / "cache" / "engines"
+    return tmp_path / "cache" / "engines"
 
 
 def transformer(seed: int = 3, d_ff: int = 7) -> Any:

@@ -1,4 +1,4 @@
-"""The cache of engines: complete or absent, found by its key alone, and only in a folder that others cannot write to."""
+"""The cache of engines: complete or absent, found by its key, and only in a folder that others cannot write to."""
 
 import json
 import os
@@ -52,9 +52,9 @@ def test_an_engine_is_found_by_its_facts_and_no_others(folder: Path) -> None:
 def test_a_failed_build_leaves_nothing(folder: Path) -> None:
     def fail(draft: Path) -> None:
         write(draft)
-        raise ValueError
+        raise ValueError("no compiler")
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="no compiler"):
         engine_cache.store(FACTS, fail)
     assert list(folder.iterdir()) == []
 

@@ -18,7 +18,7 @@ from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.tuning.methods import TuningConfig, tune
 
 pytest.importorskip("ctranslate2")
-from clearformer.interop.ctranslate2 import CTranslate2Decoder  # noqa: E402
+from clearformer.interop.ctranslate2 import CTranslate2Decoder
 
 V, BOS, EOS, N = 301, 1, 2, 23
 MODELS: dict[str, dict[str, Any]] = {
