@@ -212,7 +212,8 @@ def main():
     from provenance import record, stamp
 
     peers = {package: version(package) for package in ("transformers", "ctranslate2")}
-    provenance = stamp(" ".join(["python benchmarks/cpu_decode.py", *work]), **peers)
+    repeats = ["--repeats", str(arguments.repeats), "--engines", ",".join(engines)]
+    provenance = stamp(" ".join(["python benchmarks/cpu_decode.py", *work, *repeats]), **peers)
     record({"tokens_per_second": best, "by_threads": medians, **ratios, **provenance}, arguments.out)
 
 
