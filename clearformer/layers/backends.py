@@ -1,6 +1,6 @@
 """Attention cores. Each has the signature of `attend`, and the tests compare its results with `attend`.
 
-FusedCore        torch's scaled_dot_product_attention          fast; in training on short texts on the CPU, attend_short
+FusedCore        torch's scaled_dot_product_attention          fast; on the CPU, attend_short or attend_few if faster
 RecordingCore    wraps another core                            records the attention pattern
 
 A core may wrap another core, its `.core`, and change the inputs of that core. Cores that observe or edit the
@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core, MultiHeadAttention, pattern
+from clearformer.layers.few_queries import attend_few, has_few_queries
 from clearformer.layers.masks import Mask
 from clearformer.layers.short_attention import MAX_POSITIONS, attend_short, is_short
 from clearformer.toolchain import can_compile
@@ -61,10 +62,12 @@ class FusedCore:
             if mask is not None:
                 bias = bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else bias + mask
             mask = bias
-        if is_decoding_step(q, k, mask, dropout):
-            from clearformer.layers.triton_kernels import attend_few
-
+        if dropout == 0 and not is_causal and has_few_queries(q, k, v):
             return attend_few(q, k, v, mask, 1 / sqrt(q.size(-1)) if scale is None else scale)
+        if is_decoding_step(q, k, mask, dropout):
+            from clearformer.layers import triton_kernels
+
+            return triton_kernels.attend_few(q, k, v, mask, 1 / sqrt(q.size(-1)) if scale is None else scale)
         has_plan = not q.is_cuda or (FIXED_SHAPES.is_on and dropout == 0)
         kernel = F.scaled_dot_product_attention if has_plan else without_cudnn
         return kernel(

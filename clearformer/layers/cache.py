@@ -66,7 +66,8 @@ class DecodeState:
         memory_keys: Tensor | None = None,
     ) -> None:
         self.caches = [KVCache() for _ in range(n_layers)]
-        self.memory, self.memory_keys = memory, memory_keys
+        self.memory = None if memory is None else [(k.contiguous(), v.contiguous()) for k, v in memory]
+        self.memory_keys = memory_keys
         self.next = torch.zeros(1, 1, dtype=torch.long, device=device)  # (1 or B, 1): position of the next token
         self.slots = self.next[:, :0]  # (1 or B, slots): position of each cached token
         self.paths: Tensor | None = None  # (B, W, slots) bool; None while each sentence has a single path
