@@ -12,8 +12,9 @@ store      second pass: clean, filter, split and tokenise the pairs
 begin      build the model and the first batches
 
 `cpu_seconds` is the CPU time of all processes, `cores` the CPU time divided by the time that passed, and `peak_mb` the
-largest sum of the resident memory of all processes. With --against, another checkout prepares the same corpus, in turns
-with this one; the prepared files must be equal, and the ratios say how much faster this checkout is.
+largest memory of all processes together, in which shared pages count once. With --against, another checkout prepares
+the same corpus, in turns with this one; the prepared files must be equal, and the ratios say how much faster this
+checkout is.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -132,7 +134,7 @@ def measure(checkout, corpus, run):
         process = subprocess.Popen(command, stdout=output, cwd=corpus.parent, env=environment)
         while process.poll() is None:
             peak = max(peak, resident_mb(process.pid))
-            time.sleep(0.1)
+            time.sleep(0.2)
         seconds = time.monotonic() - begun
         output.seek(0)
         lines = output.read().splitlines()
@@ -155,20 +157,24 @@ def digest(path):
 
 
 def resident_mb(pid):
-    """Resident memory of a process and its descendants. Pages that they share count more than once."""
-    parents, pages = {}, {}
+    """Resident memory of a process and its descendants. A page that several processes share is divided among them."""
+    parents, total, level = {}, 0, [pid]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
+            with suppress(OSError):  # the process has ended
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
-            except OSError:  # the process has ended
-                continue
-    total, level = 0, [pid]
     while level:
-        total += sum(pages.get(process, 0) for process in level)
+        total += sum(map(proportional_kb, level))
         level = [process for process, parent in parents.items() if parent in level]
-    return total * resource.getpagesize() / 1e6
+    return total * 1024 / 1e6
+
+
+def proportional_kb(pid):
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
 
 
 def run_timed(checkout, corpus, run, begun):
