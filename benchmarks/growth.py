@@ -6,8 +6,8 @@ Training steps of the public trainer on GPT-2 124M (bfloat16 on CUDA, dropout 0.
 random tokens, uncompiled), with all activations stored and with train.recompute = "blocks": one row against context,
 rows of 1,024 tokens against the batch, and 8 such rows against vocabulary and depth. A step is timed in three runs of
 about half a second, after two steps of warm-up; the result is the median. Peak memory is the allocated memory on CUDA,
-and the resident memory of the process elsewhere. Decoding is greedy, one text, float32, with the search that `generate`
-uses.
+and the resident memory of the process elsewhere. Decoding is greedy, one text, float32, by the decoder of `generate`:
+recorded steps on CUDA, the plain decoder elsewhere.
 
     slope           the exponent p of cost ∝ size^p, fitted to all sizes
     last_doubling   the factor between the last two sizes, per doubling
@@ -23,8 +23,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterator
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,8 +34,8 @@ from provenance import RESULTS, record, stamp
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import TextBatch
 from clearformer.errors import MachineError
-from clearformer.generation.decode import sample_steps
-from clearformer.generation.sampling import greedy
+from clearformer.generation.decode import DecodeConfig
+from clearformer.generation.engine import Decoder, finished
 from clearformer.memory import peak_mb
 from clearformer.models.build import build_model
 from clearformer.models.gpt import GPTConfig
@@ -127,37 +126,37 @@ def measure(
 
 
 def decode(settings: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Milliseconds per token in each window of positions."""
+    """Milliseconds per token in each window of positions: the difference between two decodings, one window apart."""
     n_positions, window = settings["decode"]
-    config = GPTConfig(**{**settings["model"], "max_length": n_positions + 1})
+    config = GPTConfig(**{**settings["model"], "max_length": n_positions + 2})
     torch.manual_seed(0)
     with device:
         model = build_model(config).eval()
+    decoder, first = Decoder(model), torch.zeros(1, dtype=torch.long)
+    search = DecodeConfig(beam=1, min_length=n_positions)
 
-    def tokens() -> Iterator[Any]:
-        prompt = torch.zeros(1, 1, dtype=torch.long, device=device)
-        limits = torch.tensor([n_positions], device=device)
-        state = model.start(prompt[:, :0], None)
-        return sample_steps(model, state, prompt[:, 0], config.vocab - 1, limits, greedy, min_length=n_positions)
+    def seconds_to(end: int) -> float:
+        wait(device)
+        start = time.perf_counter()
+        finished(decoder.decode(first[None], None, first, config.vocab - 1, torch.tensor([end]), search, 1))
+        wait(device)
+        return time.perf_counter() - start
 
     with torch.inference_mode():
-        for _ in islice(tokens(), 32):  # warm-up
-            pass
-        steps, positions, milliseconds = tokens(), [], []
-        for end in range(window, n_positions + 1, window):
-            wait(device)
-            start = time.perf_counter()
-            for _ in islice(steps, window):
-                pass
-            wait(device)
-            positions.append(end)
-            milliseconds.append(rounded(1e3 * (time.perf_counter() - start) / window))
+        seconds_to(n_positions)  # warm-up: steps of all capacities are recorded
+        ends = range(0, n_positions + 1, window)
+        seconds = [statistics.median(seconds_to(max(1, end)) for _ in range(3)) for end in ends]
     free(device)
-    # Means over a quarter: one window in a few also enlarges the cache.
+    milliseconds = [rounded(1e3 * (b - a) / window) for a, b in pairwise(seconds)]
     quarter = max(1, len(milliseconds) // 4)
-    first, last = statistics.mean(milliseconds[:quarter]), statistics.mean(milliseconds[-quarter:])
-    summary = {"first_quarter": rounded(first), "last_quarter": rounded(last), "last_over_first": rounded(last / first)}
-    return {"positions": positions, "milliseconds": milliseconds, **summary}
+    first_quarter, last_quarter = statistics.mean(milliseconds[:quarter]), statistics.mean(milliseconds[-quarter:])
+    return {
+        "positions": list(ends[1:]),
+        "milliseconds": milliseconds,
+        "first_quarter": rounded(first_quarter),
+        "last_quarter": rounded(last_quarter),
+        "last_over_first": rounded(last_quarter / first_quarter),
+    }
 
 
 def wait(device: torch.device) -> None:

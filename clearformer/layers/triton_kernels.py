@@ -1,14 +1,18 @@
 """Triton kernels for a decoding step on CUDA, whose tensors are small and whose time is the number of kernels.
 
-    attend_few(q, k, v, mask)     softmax(q k' · scale + mask) v       a program per row and key head reads k and v once
+    attend_few(q, k, v, mask)     softmax(q k' · scale + mask) v       each key and value is read once
     best_and_total(logits)        argmax, and log Σ exp(logits)        a program per row reads the logits once
     write_slots(…)                keys and values into their slots     both at once
 
 A decoding step has one query per hypothesis. The fused kernels of torch are made for many queries, and read unused
 slots of a cache too. `torch.logsumexp` writes three tensors of the size of the logits.
 
-Keys whose mask is −∞ for all queries are not read, so that the unused slots of a cache cost nothing.
+Keys whose mask is −∞ for all queries are not read, so that the unused slots of a cache cost nothing. A program attends
+for one row and key head, or, if there are more processors than these, to a part of the keys. Partial results are joined
+by their peaks m and totals l, as in a flash kernel:  z = Σ_p e^(m_p − m) z_p / Σ_p e^(m_p − m) l_p,  m = max_p m_p.
 """
+
+from functools import cache
 
 import torch
 import triton
@@ -16,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 64  # keys read at a time
+MIN_PART = 256  # keys that are worth a program
 COLUMNS = 4096  # logits read at a time
 
 
@@ -27,28 +32,42 @@ def attend_few(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> T
     (B, H, T, K), (G, S), N = q.shape, k.shape[1:3], v.size(3)
     z = q.new_empty(B, T, H, N).transpose(1, 2)
     mask = (mask if mask.stride(-1) == 1 else mask.contiguous()).expand(B, H, T, S)
-    _attend_few[(B, G)](
-        q, k, v, mask, z, scale, S, T, H // G,
+    rows, n_padded = max(16, triton.next_power_of_2(T * H // G)), max(16, triton.next_power_of_2(N))
+    n_parts, part = parts(B * G, S, q.device)
+    peaks, totals = (q.new_empty(B, G, n_parts, rows, dtype=torch.float32) for _ in range(2))
+    partial = q.new_empty(B, G, n_parts, rows, n_padded, dtype=torch.float32) if n_parts > 1 else peaks
+    sizes = {"N": N, "ROWS": rows, "N_PADDED": n_padded}
+    _attend_few[(B, G, n_parts)](
+        q, k, v, mask, z, peaks, totals, partial, scale, S, part, T, H // G,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *mask.stride()[:3], *z.stride()[:3],
-        K=K, N=N,
-        ROWS=max(16, triton.next_power_of_2(T * H // G)),
-        K_PADDED=max(16, triton.next_power_of_2(K)),
-        N_PADDED=max(16, triton.next_power_of_2(N)),
-        BLOCK=BLOCK,
-        EXACT=q.dtype == torch.float32,
-        num_warps=4,
+        K=K, K_PADDED=max(16, triton.next_power_of_2(K)), BLOCK=BLOCK, EXACT=q.dtype == torch.float32,
+        IS_WHOLE=n_parts == 1, num_warps=4, **sizes,
     )  # fmt: skip
+    if n_parts > 1:
+        _join_parts[(B, G)](z, peaks, totals, partial, n_parts, T, H // G, *z.stride()[:3], num_warps=4, **sizes)
     return z
+
+
+def parts(n_heads: int, n_keys: int, device: torch.device) -> tuple[int, int]:
+    """Into how many parts the keys are divided, and how many keys a part has, for this number of rows times heads."""
+    n = max(1, min(n_processors(device) // n_heads, n_keys // MIN_PART))
+    size = BLOCK * triton.cdiv(triton.cdiv(n_keys, n), BLOCK)
+    return triton.cdiv(n_keys, size), size
+
+
+@cache
+def n_processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @triton.jit
 def _attend_few(  # type: ignore[no-untyped-def]
-    Q, KEYS, VALUES, MASK, Z, scale, n_keys, n_queries, group,
+    Q, KEYS, VALUES, MASK, Z, PEAKS, TOTALS, PARTIAL, scale, n_keys, part, n_queries, group,
     q_b, q_h, q_t, k_b, k_g, k_s, v_b, v_g, v_s, m_b, m_h, m_t, z_b, z_h, z_t,
     K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, K_PADDED: tl.constexpr, N_PADDED: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr,
+    BLOCK: tl.constexpr, EXACT: tl.constexpr, IS_WHOLE: tl.constexpr,
 ) -> None:  # fmt: skip
-    b, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    b, g, p = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     precision: tl.constexpr = "ieee" if EXACT else "tf32"
     rows = tl.arange(0, ROWS)  # query t of head h = g · group + j is row j · n_queries + t
     head, t, is_query = g * group + rows // n_queries, rows % n_queries, rows < group * n_queries
@@ -57,7 +76,7 @@ def _attend_few(  # type: ignore[no-untyped-def]
     q = tl.load(q_at, mask=is_query[:, None] & (i < K)[None, :], other=0.0)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total, z = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, N_PADDED], tl.float32)
-    for start in range(0, n_keys, BLOCK):
+    for start in range(p * part, tl.minimum(n_keys, (p + 1) * part), BLOCK):
         s = start + tl.arange(0, BLOCK)
         is_key = s < n_keys
         m_at = MASK + b * m_b + head[:, None] * m_h + t[:, None] * m_t + s[None, :]
@@ -73,9 +92,38 @@ def _attend_few(  # type: ignore[no-untyped-def]
             v = tl.load(v_at, mask=is_key[:, None] & (j < N)[None, :], other=0.0)
             z = z * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=precision)
             total, peak = total * shrink + tl.sum(weights, 1), new_peak
+    if IS_WHOLE:
+        z = z / tl.where(total == 0.0, 1.0, total)[:, None]
+        z_at = Z + b * z_b + head[:, None] * z_h + t[:, None] * z_t + j[None, :]
+        tl.store(z_at, z.to(Z.dtype.element_ty), mask=is_query[:, None] & (j < N)[None, :])
+    else:
+        at = ((b * tl.num_programs(1) + g) * tl.num_programs(2) + p) * ROWS + rows
+        tl.store(PEAKS + at, peak)
+        tl.store(TOTALS + at, total)
+        tl.store(PARTIAL + at[:, None] * N_PADDED + j[None, :], z)
+
+
+@triton.jit
+def _join_parts(  # type: ignore[no-untyped-def]
+    Z, PEAKS, TOTALS, PARTIAL, n_parts, n_queries, group, z_b, z_h, z_t,
+    N: tl.constexpr, ROWS: tl.constexpr, N_PADDED: tl.constexpr,
+) -> None:  # fmt: skip
+    b, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    rows, j = tl.arange(0, ROWS), tl.arange(0, N_PADDED)
+    peak = tl.full([ROWS], float("-inf"), tl.float32)
+    total, z = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, N_PADDED], tl.float32)
+    for p in range(n_parts):
+        at = ((b * tl.num_programs(1) + g) * n_parts + p) * ROWS + rows
+        part_peak, part_total = tl.load(PEAKS + at), tl.load(TOTALS + at)
+        part_z = tl.load(PARTIAL + at[:, None] * N_PADDED + j[None, :])
+        new_peak = tl.maximum(peak, part_peak)
+        finite = tl.where(new_peak == float("-inf"), 0.0, new_peak)
+        shrink, part_shrink = tl.exp(peak - finite), tl.exp(part_peak - finite)
+        z, total = z * shrink[:, None] + part_z * part_shrink[:, None], total * shrink + part_total * part_shrink
+        peak = new_peak
     z = z / tl.where(total == 0.0, 1.0, total)[:, None]
-    z_at = Z + b * z_b + head[:, None] * z_h + t[:, None] * z_t + j[None, :]
-    tl.store(z_at, z.to(Z.dtype.element_ty), mask=is_query[:, None] & (j < N)[None, :])
+    z_at = Z + b * z_b + (g * group + rows // n_queries)[:, None] * z_h + (rows % n_queries)[:, None] * z_t + j[None, :]
+    tl.store(z_at, z.to(Z.dtype.element_ty), mask=(rows < group * n_queries)[:, None] & (j < N)[None, :])
 
 
 def best_and_total(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,11 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Ten
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("B", "H", "G", "T", "S", "K", "N"), [(1, 8, 8, 1, 32, 64, 64), (5, 6, 2, 3, 131, 13, 29)])
+@pytest.mark.parametrize(
+    ("B", "H", "G", "T", "S", "K", "N"),
+    [(1, 8, 8, 1, 32, 64, 64), (5, 6, 2, 3, 131, 13, 29), (1, 12, 12, 1, 4096, 64, 64), (2, 6, 2, 3, 1031, 13, 29)],
+    ids=["one-block", "blocks", "parts", "parts-of-groups"],
+)
 def test_attend_few(B: int, H: int, G: int, T: int, S: int, K: int, N: int, dtype: torch.dtype) -> None:
     from clearformer.layers.triton_kernels import attend_few
 
@@ -21,7 +25,7 @@ def test_attend_few(B: int, H: int, G: int, T: int, S: int, K: int, N: int, dtyp
     k, v = (torch.randn(B, S, G, n, device="cuda", dtype=dtype).transpose(1, 2) for n in (K, N))
     allowed = torch.rand(B, 1, T, S, device="cuda") < 0.3
     allowed[..., 0] = True
-    allowed[..., 64:96] = False
+    allowed[..., 64:96] = allowed[..., 700:] = False  # the last parts have no key at all
     mask = torch.zeros(B, 1, T, S, device="cuda", dtype=dtype).masked_fill(~allowed, float("-inf"))
     exact = attention(q, k, v, mask)
     bound = 2e-5 if dtype == torch.float32 else 2e-2  # products of K features and S weights, rounded in the dtype
