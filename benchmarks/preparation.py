@@ -13,7 +13,7 @@ begin      build the model and the first batches
 
 `cpu_seconds` is the CPU time of all processes, `cores` the CPU time divided by the time that passed, and `peak_mb` the
 largest memory of all processes together, in which shared pages count once. With --against, another checkout prepares
-the same corpus, in turns with this one; the prepared files must be equal, and the ratios say how much faster this
+the same corpus, in turns with this one; tokenizer and data must be equal, and the ratios say how much faster this
 checkout is.
 """
 
@@ -141,7 +141,8 @@ def measure(checkout, corpus, run):
     if process.returncode:
         sys.exit(f"{checkout}: the command failed with exit code {process.returncode}")
     stages = json.loads(lines[-1])
-    files = {str(path.relative_to(run)): digest(path) for path in run.rglob("*") if path.is_file()}
+    prepared = [path for path in run.rglob("*") if path.is_file() and path.name != "recipe.toml"]
+    files = {str(path.relative_to(run)): digest(path) for path in prepared}
     shutil.rmtree(run)
     return {
         "seconds": round(seconds, 1),

@@ -29,7 +29,7 @@ from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, i
 from clearformer.training.compiling import How, Objective, choose, compiled
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
-from clearformer.training.loop import Trainer
+from clearformer.training.loop import TrainConfig, Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.training.recompute import recompute_blocks
 from clearformer.tuning.methods import tune
@@ -55,7 +55,7 @@ def train(
     elif where.type == "cuda":
         torch.cuda.set_device(where)  # graphs, streams and seeds use the current device
     world = join_world(where)
-    trainer = None
+    trainer, final = None, recipe
     try:
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
@@ -63,6 +63,7 @@ def train(
             if recipe.train.deterministic:
                 make_deterministic()
             trainer, task = set_up(recipe, run, where, world, base, survey)
+            final = task.recipe
             if resume and run.last.exists():
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
@@ -76,9 +77,19 @@ def train(
         console.print(f"interrupted: saved at step {trainer.progress.step:,}. Resume with:")
         console.print(f"  clearformer train --resume --out {run.path}")
         raise
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(final.train) from error
     finally:
         leave_world()
     return finish(task, run, trainer, where) if world.is_first else {}
+
+
+def out_of_memory(train: TrainConfig) -> MachineError:
+    smaller = f"--set train.tokens={max(1, train.tokens // 2)} --set train.accumulation={2 * train.accumulation}"
+    recompute = ", or recompute activations: --set train.recompute=blocks" if train.recompute == "none" else ""
+    return MachineError(
+        "the memory of the GPU is too small for this training", f"use smaller batches: {smaller}{recompute}"
+    )
 
 
 def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> None:

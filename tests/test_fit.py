@@ -9,7 +9,7 @@ from torch import nn
 from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.data.sources import evenly_spaced
-from clearformer.errors import CheckpointError, ConfigError
+from clearformer.errors import CheckpointError, ConfigError, MachineError
 from clearformer.loading import folder as loading_read
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
@@ -18,6 +18,7 @@ from clearformer.tasks.translation import TranslationTask
 from clearformer.training import compiling
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
+from clearformer.training.loop import Trainer
 from clearformer.verbs.finetune import finetune
 from clearformer.verbs.load import load
 
@@ -108,6 +109,18 @@ def test_a_spent_budget_is_still_judged_and_reported(pairs, tmp_path):
     assert (report["steps"], report["best_step"]) == (2, 2)
     assert report["valid"].keys() == {"loss", "bleu", "chrf"}
     assert load(tmp_path).translate(["abc1"])
+
+
+def test_too_little_memory_on_a_gpu_is_an_error_with_advice(pairs, tmp_path, monkeypatch):
+    def step(trainer: Trainer, *_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(MachineError, match="too small for this training\nhint: use smaller batches: ") as caught:
+        fit.train(recipe(pairs), tmp_path / "a", device="cpu")
+    assert "--set train.tokens=64 --set train.accumulation=4, or recompute activations: --set" in str(caught.value)
+    with pytest.raises(MachineError, match="--set train.accumulation=4$"):
+        fit.train(recipe(pairs, recompute="blocks"), tmp_path / "b", device="cpu")
 
 
 def test_float64_is_float64_throughout(pairs, tmp_path):

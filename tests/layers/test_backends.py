@@ -305,6 +305,7 @@ def test_the_choice_of_kernel_is_part_of_the_compiled_graph() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inside Inductor
 @pytest.mark.parametrize("is_compiled", [False, True], ids=["eager", "compiled"])
 def test_cudnn_is_never_chosen_on_the_device(is_compiled: bool) -> None:
     q = torch.randn(2, 4, 128, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
