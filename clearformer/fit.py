@@ -55,7 +55,7 @@ def train(
     elif where.type == "cuda":
         torch.cuda.set_device(where)  # graphs, streams and seeds use the current device
     world = join_world(where)
-    trainer, final = None, recipe
+    trainer, settings = None, recipe.train
     try:
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
@@ -63,7 +63,7 @@ def train(
             if recipe.train.deterministic:
                 make_deterministic()
             trainer, task = set_up(recipe, run, where, world, base, survey)
-            final = task.recipe
+            settings = task.recipe.train
             if resume and run.last.exists():
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
@@ -78,7 +78,7 @@ def train(
         console.print(f"  clearformer train --resume --out {run.path}")
         raise
     except torch.OutOfMemoryError as error:
-        raise out_of_memory(final.train) from error
+        raise out_of_memory(settings) from error
     finally:
         leave_world()
     return finish(task, run, trainer, where) if world.is_first else {}

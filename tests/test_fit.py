@@ -119,7 +119,7 @@ def test_too_little_memory_on_a_gpu_is_an_error_with_advice(pairs, tmp_path, mon
     with pytest.raises(MachineError, match="too small for this training\nhint: use smaller batches: ") as caught:
         fit.train(recipe(pairs), tmp_path / "a", device="cpu")
     assert "--set train.tokens=64 --set train.accumulation=4, or recompute activations: --set" in str(caught.value)
-    with pytest.raises(MachineError, match="--set train.accumulation=4$"):
+    with pytest.raises(MachineError, match=r"--set train\.accumulation=4$"):
         fit.train(recipe(pairs, recompute="blocks"), tmp_path / "b", device="cpu")
 
 

@@ -8,6 +8,7 @@ prepare          clearformer train --pairs FILE for one step
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -97,18 +98,25 @@ def last_line(log: Path) -> str:
     return " ".join(errors or lines[-1:] or ["no output"])
 
 
-def opened(folder: Path, context: Context, precision: str) -> Any:
-    """The handle of a model on the device, with its weights in this precision."""
+def opened(folder: Path, context: Context, precision: str, engine: str = "auto") -> Any:
+    """The handle of a model on the device, with its weights in this precision. Engines are cached for the benchmark."""
     set_threads(context)
+    os.environ["CLEARFORMER_CACHE"] = str(context.folder("engines"))
     import_module("clearformer.memory").keep_freed_memory()  # as every command does
-    return import_module("clearformer").load(folder, context.device, precision=precision)
+    return import_module("clearformer").load(folder, context.device, engine, precision)
 
 
 def translate(
-    context: Context, size: str, batch: int, beam: int, length: int, precision: str = "float32"
+    context: Context,
+    size: str,
+    batch: int,
+    beam: int,
+    length: int,
+    precision: str = "float32",
+    engine: str = "auto",
 ) -> dict[str, Any]:
     """Target tokens per second of a translator. Sources have `length` tokens with EOS, targets exactly as many."""
-    handle = opened(marian_folder(context, size), context, precision)
+    handle = opened(marian_folder(context, size), context, precision, engine)
     texts = as_text(random_ids(batch, length - 1, SIZES[size][-1]))
     budget = 2 * batch * beam * (length + 1)  # one batch
     settings = {"beam": beam, "min_length": length, "max_ratio": 1e-6, "max_extra": length, "tokens": budget}

@@ -63,18 +63,25 @@ def ours(function: str, **options: Any) -> Engine:
     return Engine("here", "clearformer", f"{HERE}:{function}", options)
 
 
-def decoding(name: str, work: str, device: Literal["cuda", "cpu"], **options: Any) -> Row:
-    """A row of `translate`: the same weights, sources and lengths on every side."""
+def decoding(name: str, work: str, device: Literal["cuda", "cpu"], engine: str = "auto", **options: Any) -> Row:
+    """A row of `translate`: the same weights, sources and lengths on every side.
+
+    An `engine` other than "auto" is also compared with our plain decoder.
+    """
     peers = [
         Engine("huggingface", "Hugging Face", f"{PEERS}.huggingface:translate", options, ("transformers",)),
     ]
+    if engine != "auto":
+        title = "clearformer, engine torch"
+        peers.insert(0, Engine("plain", title, f"{HERE}:translate", {**options, "engine": "torch"}))
     if device == "cpu":
         for precision in ("float32", "int8"):
             title = f"CTranslate2 {precision}"
             settings = {**options, "precision": precision}
             packages = ("ctranslate2", "transformers")
             peers.append(Engine(f"ctranslate2-{precision}", title, f"{PEERS}.ct2:translate", settings, packages))
-    return Row(name, work, device, ours("translate", **options), tuple(peers), by_threads=device == "cpu")
+    here = ours("translate", engine=engine, **options)
+    return Row(name, work, device, here, tuple(peers), by_threads=device == "cpu")
 
 
 def generating(batch: int) -> Row:
@@ -160,10 +167,10 @@ def cpu_rows() -> list[Row]:
     tiny = {"corpus": "small_pairs", "words": ["--pairs", "{corpus}"], "settings": [], "log_every": 20}
     demo = {"corpus": "demo_pairs", "words": [DEMO, "--set", "data.root={corpus}"], "settings": [], "log_every": 40}
     plain = Engine("nn-transformer", "nn.Transformer loop", f"{PEERS}.plain:train_transformer")
-    small = {"size": "transformer-tiny", "batch": 1, "beam": 1, "length": 24}
-    large = {"size": "transformer-base", "batch": 32, "beam": 4, "length": 24}
+    small: dict[str, Any] = {"size": "transformer-tiny", "batch": 1, "beam": 1, "length": 24, "engine": "compiled"}
+    large: dict[str, Any] = {"size": "transformer-base", "batch": 32, "beam": 4, "length": 24}
     return [
-        decoding("cpu-decode-tiny", "translate with transformer-tiny, greedy, batch 1", "cpu", **small),
+        decoding("cpu-decode-tiny", "translate with transformer-tiny, greedy, batch 1, compiled", "cpu", **small),
         decoding("cpu-decode-base", "translate with transformer-base, beam 4, batch 32", "cpu", **large),
         Row("cpu-train-demo", "train the model of the demo", "cpu", ours("train", **demo), (plain,)),
         Row("cpu-train-tiny", "train transformer-tiny, zero configuration", "cpu", ours("train", **tiny), (plain,)),

@@ -31,7 +31,8 @@ def test_both_sides_of_decoding_have_the_same_work() -> None:
     for row in ROWS:
         if "decode" in row.name:
             for peer in row.peers:
-                assert {**peer.options, "precision": ""} == {**row.here.options, "precision": ""}
+                ours, theirs = ({**side.options, "precision": "", "engine": ""} for side in (row.here, peer))
+                assert theirs == ours
 
 
 def test_rows_are_chosen_by_name_and_pattern() -> None:
