@@ -163,13 +163,13 @@ def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: Wo
 
 def allows_recording(recipe: Tables, device: torch.device, world: World) -> bool:
     """Whether device, processes and settings allow steps to be recorded as CUDA graphs."""
-    return allows_compiling(recipe, device, world) and recipe.train.recompute == "none"
+    return allows_compiling(recipe, device) and recipe.train.recompute == "none" and world.size == 1
 
 
-def allows_compiling(recipe: Tables, device: torch.device, world: World) -> bool:
-    """Whether train.compile = auto may compile the model: as for recording, but activations may be recomputed."""
+def allows_compiling(recipe: Tables, device: torch.device) -> bool:
+    """Whether train.compile = auto may compile the model: also with recomputation, and in several processes."""
     is_plain = recipe.train.deterministic or not recipe.optim.has_fused_kernel
-    return device.type == "cuda" and world.size == 1 and not is_plain
+    return device.type == "cuda" and not is_plain
 
 
 def how_to_run(
@@ -178,22 +178,24 @@ def how_to_run(
     """Resolve train.compile, print the choice, and return it with whether steps are recorded as CUDA graphs."""
     train = task.recipe.train
     is_recordable = bool(getattr(model, "is_recordable", False) and getattr(objective, "is_recordable", False))
-    is_suitable = task.shapes != "many" and is_recordable
+    is_suitable = is_recordable and (task.shapes != "many" or world.size > 1)
     can_record = is_suitable and allows_recording(task.recipe, device, world)
     if train.compile != "auto":
-        if train.compile == "graph" and not can_record:
+        if train.compile == "graph" and not can_record and world.is_first:
             reason = "" if train.recompute == "none" else f" (train.recompute = {train.recompute})"
             console.print(f"the steps of this run cannot be recorded{reason}: train.compile = graph has no effect")
         return train.compile, can_record and train.compile != "off"
-    if not (is_suitable and allows_compiling(task.recipe, device, world)):
+    if not (is_suitable and allows_compiling(task.recipe, device)):
         return "off", False
     n_tokens = min(train.steps * train.tokens * train.accumulation, train.max_tokens or sys.maxsize)
     how = "graph" if train.max_seconds is not None else choose(model, n_tokens, task.shapes)
     if not can_record:  # the blocks are compiled, but not the chunks of head and loss
         how = "off" if how == "graph" else "blocks"
     compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")
-    steps = "records its steps" if can_record else "recomputes activations, so its steps are not recorded"
-    console.print(f"training {compiling}{steps} as CUDA graphs (train.compile = {how})")
+    why_not = "recomputes activations" if train.recompute != "none" else "has several processes"
+    steps = "records its steps" if can_record else f"{why_not}, so its steps are not recorded"
+    if world.is_first:
+        console.print(f"training {compiling}{steps} as CUDA graphs (train.compile = {how})")
     return how, can_record
 
 

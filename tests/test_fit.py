@@ -329,6 +329,21 @@ def test_recomputed_steps_are_not_recorded_and_the_run_says_so(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+@pytest.mark.parametrize(("steps", "expected"), [(4, "off"), (10**12, "blocks")])
+def test_several_processes_compile_blocks_for_a_long_run(
+    parallel, steps, expected, pairs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(compiling, "can_compile", lambda: True)
+    before = recipe(pairs, parallel=parallel, steps=steps, compile="auto", batches="free")
+    task = task_named("translation")(before, RunFolder(tmp_path))
+    model, cuda = build_model(before.model.changed(source_vocab=29, target_vocab=29)), torch.device("cuda")
+    assert fit.how_to_run(task, model, task.build_objective(), cuda, World(size=2)) == (expected, False)
+    assert "has several processes, so its steps are not" in " ".join(capsys.readouterr().err.split())
+    assert fit.how_to_run(task, model, task.build_objective(), cuda, World(1, 2)) == (expected, False)
+    assert capsys.readouterr().err == ""
+
+
 def test_recomputing_changes_no_bit_and_can_begin_at_any_step(done, pairs, tmp_path):
     """A run with recomputation, and one that is resumed with it after two of its four steps."""
     fit.train(recipe(pairs, recompute="blocks"), tmp_path / "straight", device="cpu")

@@ -78,7 +78,10 @@ Engine = Annotated[
     ),
 ]
 Precision = Annotated[
-    str, typer.Option("--precision", metavar="DTYPE", help="Precision of the weights: float32, or bfloat16 for a GPU.")
+    str,
+    typer.Option(
+        "--precision", metavar="DTYPE", help="Precision of the weights: float32, bfloat16 for a GPU, or int8 for a CPU."
+    ),
 ]
 RunDevice = Annotated[
     str,

@@ -29,6 +29,7 @@ from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.static import Size, StaticDecoder, Step, Table
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore
+from clearformer.layers.int8 import Int8Linear
 
 aten = torch.ops.aten
 OPTIONS = {
@@ -277,7 +278,7 @@ def can_compile(model: nn.Module) -> bool:
         return False
     has_attention = False
     for module in model.modules():
-        if module._forward_hooks or module._forward_pre_hooks:
+        if module._forward_hooks or module._forward_pre_hooks or isinstance(module, Int8Linear):
             return False
         if isinstance(module, MultiHeadAttention):
             has_attention = True

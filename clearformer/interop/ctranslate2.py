@@ -24,6 +24,7 @@ from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore
 from clearformer.layers.embeddings import Unembedding
+from clearformer.layers.int8 import Int8Linear
 from clearformer.layers.linear import Linear, PackedLinear
 from clearformer.layers.positions import Learned, Sinusoidal
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -106,9 +107,12 @@ class CTranslate2Decoder:
             if folder is None:
                 self.announce("converting the model for CTranslate2")
                 folder = engine_cache.store(facts, lambda draft: convert(self.model, start, eos, draft))
-            threads = torch.get_num_threads()
+            is_int8 = any(isinstance(module, Int8Linear) for module in self.model.modules())
             self.translators[start, eos] = engine.Translator(
-                str(folder), compute_type="float32", inter_threads=1, intra_threads=threads
+                str(folder),
+                compute_type="int8" if is_int8 else "float32",
+                inter_threads=1,
+                intra_threads=torch.get_num_threads(),
             )
         return self.translators[start, eos]
 
@@ -151,7 +155,7 @@ def unsupported(model: nn.Module) -> str | None:
         return "it sets scale_head"
     if next(model.parameters()).device.type != "cpu" or next(model.parameters()).dtype != torch.float32:
         return "it is not in float32 on the CPU"
-    known = (nn.Linear, Linear, PackedLinear, Unembedding)
+    known = (nn.Linear, Linear, PackedLinear, Int8Linear, Unembedding)
     if any(isinstance(layer, nn.Linear) and type(layer) not in known for layer in model.modules()):
         return "it has adapters"
     layers = [layer for layer in model.modules() if isinstance(layer, MultiHeadAttention)]

@@ -75,13 +75,22 @@ def decoding(name: str, work: str, device: Literal["cuda", "cpu"], engine: str =
         title = "clearformer, engine torch"
         peers.insert(0, Engine("plain", title, f"{HERE}:translate", {**options, "engine": "torch"}))
     if device == "cpu":
-        for precision in ("float32", "int8"):
-            title = f"CTranslate2 {precision}"
-            settings = {**options, "precision": precision}
-            packages = ("ctranslate2", "transformers")
-            peers.append(Engine(f"ctranslate2-{precision}", title, f"{PEERS}.ct2:translate", settings, packages))
+        peers += [ctranslate2(precision, options) for precision in ("float32", "int8")]
     here = ours("translate", engine=engine, **options)
     return Row(name, work, device, here, tuple(peers), by_threads=device == "cpu")
+
+
+def ctranslate2(precision: str, options: Mapping[str, Any]) -> Engine:
+    settings, packages = {**options, "precision": precision}, ("ctranslate2", "transformers")
+    title = f"CTranslate2 {precision}"
+    return Engine(f"ctranslate2-{precision}", title, f"{PEERS}.ct2:translate", settings, packages)
+
+
+def decoding_int8(name: str, work: str, **options: Any) -> Row:
+    """A row of `translate --precision int8` on the CPU, beside our float32 and the int8 of CTranslate2."""
+    plain = Engine("float32", "clearformer, float32", f"{HERE}:translate", options)
+    here = ours("translate", precision="int8", **options)
+    return Row(name, work, "cpu", here, (plain, ctranslate2("int8", options)), by_threads=True)
 
 
 def generating(batch: int) -> Row:
@@ -172,6 +181,7 @@ def cpu_rows() -> list[Row]:
     return [
         decoding("cpu-decode-tiny", "translate with transformer-tiny, greedy, batch 1, compiled", "cpu", **small),
         decoding("cpu-decode-base", "translate with transformer-base, beam 4, batch 32", "cpu", **large),
+        decoding_int8("cpu-decode-int8", "translate with transformer-base, beam 4, batch 32, int8", **large),
         Row("cpu-train-demo", "train the model of the demo", "cpu", ours("train", **demo), (plain,)),
         Row("cpu-train-tiny", "train transformer-tiny, zero configuration", "cpu", ours("train", **tiny), (plain,)),
     ]

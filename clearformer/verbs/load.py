@@ -11,12 +11,14 @@ from clearformer.handles.image_model import ImageModel
 from clearformer.handles.translator import Translator
 from clearformer.handles.writer import Writer
 from clearformer.interop.engines import decoder_for
+from clearformer.layers.int8 import quantize
 from clearformer.layers.linear import pack
 from clearformer.loading.folder import DEFAULT, task_of
 from clearformer.loading.open import open_model
 from clearformer.tasks.task import Pretrained
 from clearformer.training.journal import console
 
+PRECISIONS = ("float32", "bfloat16", "int8")
 Kind = TypeVar("Kind", bound=Handle)
 
 
@@ -25,8 +27,10 @@ def load(model: str | Path = DEFAULT, device: str = "cpu", engine: str = "auto",
 
     `engine` chooses how a handle that generates text does so: "auto", "torch" (the plain decoder), "compiled" (steps
     are compiled when they are needed first, if they are not in the cache), or "ctranslate2". `precision` is the dtype
-    of the weights; "bfloat16" is faster on recent GPUs, and close choices between tokens may differ.
+    of the weights; "bfloat16" is faster on recent GPUs and "int8" on CPUs, and close choices between tokens may differ.
     """
+    if engine == "compiled" and precision != "float32":
+        raise ConfigError(f"the engine `compiled` computes in float32, not in {precision}", "omit one of the two")
     handle = handle_of(open_packed(model, device, precision))
     if engine != "auto":
         if not isinstance(handle, Translator | Writer):
@@ -65,10 +69,12 @@ def load_image_model(model: str | Path, device: str = "cpu") -> ImageModel:
 
 
 def open_packed(model: str | Path, device: str, precision: str = "float32") -> Pretrained:
-    if precision not in ("float32", "bfloat16"):
-        raise ConfigError(f"there is no precision `{precision}` for inference", "use float32 or bfloat16")
+    if precision not in PRECISIONS:
+        raise ConfigError(f"there is no precision `{precision}` for inference", f"use {', '.join(PRECISIONS)}")
     pretrained = open_model(model, device)
-    if precision == "bfloat16":
+    if precision == "int8":
+        quantize(pretrained.network)
+    elif precision == "bfloat16":
         pretrained.network.to(torch.bfloat16)
     pack(pretrained.network)
     return pretrained

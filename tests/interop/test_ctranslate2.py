@@ -12,6 +12,7 @@ from clearformer.errors import CheckpointError, ConfigError
 from clearformer.generation import engine_cache
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.engine import finished, plain
+from clearformer.layers.int8 import quantize
 from clearformer.layers.linear import pack
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -96,6 +97,15 @@ def test_beam_search_gives_the_same_tokens_and_scores() -> None:
     assert [row[0].tokens for row in actual] == [row[0].tokens for row in expected]
     assert_same_scores(model, config, expected, actual)
     assert len({len(row[0].tokens) for row in expected}) > 3
+
+
+def test_a_model_in_int8_decodes_in_int8() -> None:
+    decoder = CTranslate2Decoder(quantize(transformer()))
+    with torch.inference_mode():
+        outputs = finished(decoder.decode(*arguments(DecodeConfig(beam=1))))
+    (translator,) = decoder.translators.values()
+    assert translator.compute_type.startswith("int8")
+    assert len(outputs) == N
 
 
 def test_changed_weights_are_converted_once_more() -> None:
