@@ -63,6 +63,9 @@ def bench(
         Path,
         typer.Option(metavar="FILE", help="JSON file to write after each row.", rich_help_panel="Output"),
     ] = Path("bench.json"),
+    update: Annotated[
+        bool, typer.Option("--update", help="Keep the other rows of an existing FILE.", rich_help_panel="Output")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure speed on this machine, beside other libraries.
@@ -71,6 +74,7 @@ def bench(
       clearformer bench --quick                           # a few minutes
       clearformer bench --list                            # the rows of the table
       clearformer bench --only 'cpu-*' --repeats 5        # one group of rows
+      clearformer bench --only train-lstm --update        # measure one row again
       clearformer bench --nanogpt ../nanoGPT --only train-gpt2 --out h200.json
 
     Measures what the machine reaches (matrix products, memory, dispatch), then training, decoding, start-up and data
@@ -102,6 +106,7 @@ def bench(
         nanogpt=nanogpt,
         say=console.print,
         command=as_command(),
+        update=update,
     )
     if json:
         print(dumps(results, ensure_ascii=False))

@@ -1,5 +1,6 @@
 """bench: measure this machine, our side and other libraries in turn, row by row, and save the results."""
 
+import json
 import os
 import shutil
 import signal
@@ -34,17 +35,22 @@ def bench(
     nanogpt: str | Path | None = None,
     say: Callable[[str], None] = print,
     command: str = "clearformer bench",
+    update: bool = False,
 ) -> dict[str, Any]:
     """Measure the rows with these names (by default the rows for this machine), and return the results.
 
     Each side of a row runs `repeats` times in a separate process, by default three times, with `quick` once. The
-    results are also written to `out` after each row, so that Ctrl-C loses nothing but the row at hand.
+    results are also written to `out` after each row, so that Ctrl-C loses nothing but the row at hand. With `update`,
+    the other rows of an existing file are kept.
     """
     has_gpu = bool(examine_cuda()["devices"])
     rows = chosen(only, has_gpu)
     checkout = None if nanogpt is None else require(Path(nanogpt), "model.py", "--nanogpt")
     corpora = None if data is None else require(Path(data), "", "--data")
     results = provenance(command, checkout)
+    if update and out is not None and Path(out).exists():
+        results["rows"] = other_rows(Path(out), results["versions"])
+    origin = {"commit": results["commit"], "date": results["date"]}
     threads = int(os.environ.get("OMP_NUM_THREADS") or usable_threads())
     results["load"] = round(os.getloadavg()[0], 1)
     if results["load"] > threads / 2:
@@ -63,7 +69,7 @@ def bench(
             else:
                 say(f"{row.name} ({i} of {len(rows)}): {row.work}")
                 repeated = repeats or (1 if quick else 3)
-                results["rows"][row.name] = measure_row(row, replace(base, device=device), repeated, say)
+                results["rows"][row.name] = measure_row(row, replace(base, device=device), repeated, say) | origin
             if out is not None:
                 write_json(Path(out), results)
     except KeyboardInterrupt:
@@ -73,6 +79,20 @@ def bench(
     if out is not None:
         write_json(Path(out), results)
     return results
+
+
+def other_rows(file: Path, versions_now: dict[str, Any]) -> dict[str, Any]:
+    """The rows of a file, which must come from the same machine and the same versions."""
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+        rows, versions_then = dict(results["rows"]), dict(results["versions"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file} holds no results of bench", "choose another --out") from error
+    for name in sorted({*versions_now, *versions_then} - {"nanogpt"}):
+        then, now = versions_then.get(name, "nothing"), versions_now.get(name, "nothing")
+        if then != now:
+            raise ConfigError(f"{file} was measured with {name} {then}, not {now}", "choose another --out")
+    return rows
 
 
 def stop_by_sigterm() -> None:

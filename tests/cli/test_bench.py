@@ -18,6 +18,7 @@ def test_list(cli: CliCall) -> None:
     rows = [json.loads(line) for line in cli("bench", "--list", "--json").out.splitlines()]
     assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
     assert next(row for row in rows if row["name"] == "cpu-decode-tiny")["peers"] == [
+        "clearformer, engine torch",
         "Hugging Face",
         "CTranslate2 float32",
         "CTranslate2 int8",
@@ -28,6 +29,30 @@ def test_an_unknown_row(cli: CliCall, tmp_path: Path) -> None:
     code, out, err = cli("bench", "--only", "train-gpt3", "--out", tmp_path / "bench.json")
     assert (code, out) == (1, "")
     assert err == "error: --only train-gpt3: there is no such row\nhint: did you mean `train-gpt2`?\n"
+
+
+def test_update_keeps_other_rows_of_the_same_machine(
+    cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # without a GPU, these rows are skipped at once
+    out = tmp_path / "bench.json"
+
+    def rows_after(*options: str) -> list[str]:
+        assert cli("bench", "--out", out, *options).code == 0
+        return list(json.loads(out.read_text())["rows"])
+
+    assert rows_after("--only", "train-gpt2", "--update") == ["train-gpt2"]
+    assert rows_after("--only", "train-base", "--update") == ["train-gpt2", "train-base"]
+    assert rows_after("--only", "train-base") == ["train-base"]
+    results = json.loads(out.read_text())
+    results["versions"]["torch"] = "1.0"
+    out.write_text(json.dumps(results))
+    code, _, err = cli("bench", "--out", out, "--only", "train-gpt2", "--update")
+    assert code == 1
+    assert err.startswith(f"error: {out} was measured with torch 1.0, not 2.")
+    out.write_text("[]")
+    _, _, err = cli("bench", "--out", out, "--only", "train-gpt2", "--update")
+    assert err == f"error: {out} holds no results of bench\nhint: choose another --out\n"
 
 
 @pytest.mark.slow
