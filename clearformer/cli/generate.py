@@ -106,11 +106,14 @@ def generate(
     from dataclasses import asdict
     from json import dumps
 
+    from clearformer.threads import use_few_threads
     from clearformer.verbs.generate import Generator
     from clearformer.verbs.load import load_for
 
     generator: Generator = load_for("generate", model, device, engine, precision)
-    writer = generator.writer(chat)
+    writer, prompts = generator.writer(chat), [*prompt, *(text or [])]
+    if prompts:
+        use_few_threads(writer.model, n * len(prompts))
     settings = {
         "max_new": max_new,
         "temperature": temperature,
@@ -119,7 +122,7 @@ def generate(
         "repetition_penalty": repetition_penalty,
     }
     rows, first = [], 0
-    for chunk in read_inputs([*prompt, *(text or [])]):
+    for chunk in read_inputs(prompts):
         if n == 1 and not json:
             for i, one in enumerate(chunk):
                 print(one if writer.continues else "", end="", flush=True)

@@ -121,6 +121,7 @@ def translate(
 
     from clearformer.handles.translator import Translator
     from clearformer.loading.folder import DEFAULT
+    from clearformer.threads import use_few_threads
     from clearformer.verbs.load import load_for
 
     translator: Translator = load_for("translate", model or DEFAULT, device, engine, precision)
@@ -132,6 +133,8 @@ def translate(
         "top_p": top_p,
     }
     settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if text:
+        use_few_threads(translator.model, len(text) * max(n_best, beam or translator.decode.beam))
     rows, first = [], 0
     for chunk in read_inputs(text or []):
         candidates = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
