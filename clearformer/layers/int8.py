@@ -43,7 +43,7 @@ class Int8Linear(Linear):
             levels, 1 / LEVELS, ZERO, weight, scales, torch.zeros_like(scales, dtype=torch.int32),
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        y = y.mul_(peaks) if self.bias is None else torch.addcmul(self.bias[start:stop], y, peaks)
+        y = y.mul_(peaks) if self.bias is None else torch.addcmul(self.bias[start:stop].detach(), y, peaks, out=y)
         return y.view(*x.shape[:-1], stop - start)
 
 
