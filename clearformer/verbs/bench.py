@@ -50,7 +50,7 @@ def bench(
     results = provenance(command, checkout)
     if update and out is not None and Path(out).exists():
         results["rows"] = other_rows(Path(out), results["versions"])
-    origin = {"commit": results["commit"], "date": results["date"]}
+    origin = {key: results[key] for key in ("command", "commit", "date")}
     threads = int(os.environ.get("OMP_NUM_THREADS") or usable_threads())
     results["load"] = round(os.getloadavg()[0], 1)
     if results["load"] > threads / 2:
