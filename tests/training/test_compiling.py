@@ -1,7 +1,11 @@
 """Compiled training says what plain training says, for every kind of batch."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from clearformer.objectives.image_classification import ImageClassification, Ima
 from clearformer.tasks import TASKS
 from clearformer.training import compiling
 from clearformer.training.compiling import MAX_SHAPES, How, compiled
+from clearformer.training.journal import read_metrics
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`torch.jit:DeprecationWarning", "ignore:The .grad attribute:UserWarning"
@@ -195,3 +200,23 @@ def test_which_models_are_recorded() -> None:
     dropped = case("rnn-lm")[0]
     dropped.config = dropped.config.changed(dropout=0.1)
     assert not dropped.is_recordable
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+def test_blocks_are_compiled_in_two_processes(parallel: str, tmp_path: Path) -> None:
+    words = ["one", "two", "three", "four", "five", "six", "seven"]
+    lines = [f"{a} {b} {c}\t{c} {b} {a}\n" for a in words for b in words for c in words]
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    settings = {"parallel": parallel, "steps": 4, "log_every": 1, "validate_every": 4, "tokens": 128, "ema": 0.0}
+
+    def losses(how: str) -> list[float]:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        command += ["-m", "clearformer", "train", "--pairs", str(tmp_path / "pairs.tsv"), "--device", "cpu"]
+        command += ["--out", str(tmp_path / how), "--set", f"train.compile={how}", "--set", "model.dropout=0"]
+        command += [word for name, value in settings.items() for word in ("--set", f"train.{name}={value}")]
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=400)
+        return [line["loss"] for line in read_metrics(tmp_path / how / "metrics.jsonl") if line["kind"] == "train"]
+
+    assert losses("blocks") == pytest.approx(losses("off"), rel=1e-4)
