@@ -8,7 +8,7 @@
 A blank line is not an error but an empty pair, which `Filter` drops and counts.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -28,6 +28,7 @@ from clearformer.errors import DataError
 from clearformer.text.normalize import clean
 from clearformer.wording import count
 
+ALIGNED = ", or two files aligned by line: --pairs train.en,train.de"
 Columns = tuple[int, int] | tuple[str, str]
 
 
@@ -61,7 +62,7 @@ def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Gen
         require_file(path[0])
         require_file(path[1])
         return non_empty(path[0], read_aligned(*path))
-    table = open_table(path, PAIRS, ", or two files aligned by line: --pairs train.en,train.de")
+    table = open_table(path, PAIRS, ALIGNED)
     require_names(table, columns, "--columns")
     return non_empty(path, read_rows(table, columns))
 
@@ -70,7 +71,7 @@ def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
     """Return the names of the source and target columns if they are well known, otherwise (0, 1)."""
     if isinstance(path, tuple) or not path.exists():
         return 0, 1
-    table = open_table(path, PAIRS)
+    table = open_table(path, PAIRS, ALIGNED)
     names = table.names()
     if isinstance(table, TranslationMemory) and len(names) == 2:
         return names[0], names[1]
@@ -106,21 +107,20 @@ def misaligned(source: Path, n_source: int, target: Path, n_target: int) -> Data
 def read_rows(table: Table, columns: Columns) -> Generator[Example]:
     """Stream pairs from two columns of a table; their values must be strings."""
     with closing(table.read(columns, "--columns")) as rows:
-        for where, values in rows:
-            yield as_pair(values, columns, where)
+        for where, (source, target) in rows:
+            yield as_pair(source, target, columns, where)
 
 
 def json_pair(where: str, row: dict[str, object] | None, columns: tuple[str, str]) -> Example:
     if row is None:
         return Example("", "")
-    return as_pair([json_value(row, key, where, "--columns") for key in columns], columns, where)
+    source, target = (json_value(row, key, where, "--columns") for key in columns)
+    return as_pair(source, target, columns, where)
 
 
-def as_pair(values: Sequence[object], columns: Columns, where: str) -> Example:
-    source, target = values
-    if isinstance(source, str) and isinstance(target, str):
-        return Example(clean(source), clean(target))
-    return Example(*(as_text(value, str(column), where) for value, column in zip(values, columns)))
+def as_pair(source: object, target: object, columns: Columns, where: str) -> Example:
+    """Return the pair, cleaned. A value that is not a string is an error."""
+    return Example(clean(as_text(source, columns[0], where)), clean(as_text(target, columns[1], where)))
 
 
 Outcome = Literal["kept", "empty", "too_long", "unequal"]

@@ -80,7 +80,7 @@ class RecordingSource(Config):
     def _read_table(self, table: Table, columns: Sequence[Column]) -> Generator[Recording]:
         with closing(table.read(columns, OPTION)) as rows:
             for where, values in rows:
-                name, text = (as_text(value, str(column), where) for value, column in zip(values[:2], columns))
+                name, text = (as_text(value, column, where) for value, column in zip(values[:2], columns))
                 if not name.strip():
                     continue
                 path = self.path.parent / name

@@ -26,6 +26,7 @@ from clearformer.errors import DataError, suggest
 from clearformer.wording import agree, count
 
 MAX_LINE = 2**28  # bytes: a longer line is an error, so that a damaged or hostile file cannot fill the memory
+READ = 2**18  # bytes read at a time
 WIDTH = 40  # characters of a column name in a message; without a header, it is a whole text
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is compared first
@@ -57,7 +58,8 @@ def cells(
 
 def split_lines(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str, list[str]]]:
     """Yield the location and all cells of numbered lines of a file with tabs between columns."""
-    return ((f"{path}:{number}", line.split("\t")) for number, line in lines)
+    name = str(path)
+    return ((f"{name}:{number}", line.split("\t")) for number, line in lines)
 
 
 def header_columns(where: str, header: Sequence[str], names: Sequence[int | str], option: str = "") -> list[int]:
@@ -76,8 +78,9 @@ def list_columns(names: Iterable[str], option: str = "", what: str = "columns ar
 
 def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str, dict[str, object] | None]]:
     """Yield the location and the JSON object of numbered lines; None for a blank line."""
+    name = str(path)
     for number, line in lines:
-        where = f"{path}:{number}"
+        where = f"{name}:{number}"
         try:
             row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError) as error:
@@ -102,7 +105,7 @@ def json_value(row: dict[str, object], key: str, where: str, option: str = "") -
     raise DataError(f"{where}: no key `{key}`", list_columns(row, option, "keys of the object are"))
 
 
-def as_text(value: object, key: str, where: str) -> str:
+def as_text(value: object, key: int | str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(
             f"{where}: `{key}` is of type {type(value).__name__}, not a string", "choose a key whose values are strings"
@@ -119,21 +122,22 @@ def read_lines(path: Path) -> Generator[str]:
 
 def read_lines_with_ends(path: Path) -> Generator[str]:
     """Yield decoded lines with their line ends; the last line may have none."""
+    name = str(path)
     with closing(read_raw_lines(path)) as lines:
         for number, line in enumerate(lines, 1):
-            yield decode(line, str(path), number)
+            yield decode(line, name, number)
 
 
 def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
     """Yield the raw lines of a file, n at a time. The lines before a damaged part come before its error."""
     block: list[bytes] = []
-    with closing(read_raw_lines(path)) as lines:
+    with closing(read_line_lists(path)) as lists:
         try:
-            for line in lines:
-                block.append(line)
-                if len(block) == n:
-                    yield block
-                    block = []
+            for lines in lists:
+                block += lines
+                while len(block) >= n:
+                    yield block[:n]
+                    del block[:n]
         except DataError:
             if block:
                 yield block
@@ -144,26 +148,50 @@ def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
 
 def read_raw_lines(path: Path) -> Generator[bytes]:
     """Yield raw lines with their line ends, decompressed. Lines of UTF-16 and UTF-32 are converted to UTF-8."""
+    with closing(read_line_lists(path)) as lists:
+        for lines in lists:
+            yield from lines
+
+
+def read_line_lists(path: Path) -> Generator[list[bytes]]:
+    """Yield the raw lines of a file, as many at a time as one read returns."""
     number = 0
     with opened(path, lambda: f" after line {number:,}") as file:
         encoding = marked_encoding(file)
         text = None if encoding is None else io.TextIOWrapper(file, encoding, newline="\n")
-        # In binary mode, and with this argument, lines end at line feeds only.
         with text or file:
             try:
-                for line in iter(partial(file.readline, MAX_LINE), b"") if text is None else encoded_lines(text):
-                    number += 1
-                    if len(line) >= MAX_LINE:
+                for lines in divided(file) if text is None else encoded(text):
+                    if len(lines[0]) >= MAX_LINE:
                         raise DataError(
-                            f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB", "divide it into shorter lines"
+                            f"{path}:{number + 1}: a line of more than {MAX_LINE >> 20} MiB",
+                            "divide it into shorter lines",
                         )
-                    yield line
+                    yield lines
+                    number += len(lines)
             except UnicodeError as error:
                 raise not_decoded(path, encoding or "UTF-8", error, f" after line {number:,}") from None
 
 
-def encoded_lines(text: io.TextIOWrapper) -> Iterator[bytes]:
-    return (line.encode() for line in iter(partial(text.readline, MAX_LINE), ""))
+def divided(file: Stream) -> Iterator[list[bytes]]:
+    """Divide a stream into lines, which end at line feeds only; a line that reaches MAX_LINE is not completed."""
+    parts, size = list[bytes](), 0
+    while part := file.read1(READ):
+        parts.append(part)
+        size += len(part)
+        if b"\n" in part:
+            lines = io.BytesIO(b"".join(parts)).readlines()
+            rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            parts, size = [rest], len(rest)
+            yield lines
+        elif size >= MAX_LINE:
+            break
+    if size:
+        yield [b"".join(parts)]
+
+
+def encoded(text: io.TextIOWrapper) -> Iterator[list[bytes]]:
+    return ([line.encode()] for line in iter(partial(text.readline, MAX_LINE), ""))
 
 
 def marked_encoding(file: Stream) -> str | None:

@@ -72,7 +72,7 @@ def read_texts(path: Path, column: int | str) -> Generator[Iterator[str]]:
         return
     with closing(open_table(path).read([column], OPTION)) as rows:
         for where, (text,) in rows:
-            yield StringIO(as_text(text, str(column), where), newline="\n")
+            yield StringIO(as_text(text, column, where), newline="\n")
 
 
 def named_text_column(paths: Iterable[Path]) -> str | None:

@@ -83,6 +83,19 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
     assert n_bytes < 2**21
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 2**18])
+def test_lines_are_the_same_however_they_are_read(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [b"\n", b"a\r\n", b"b\rc\n", b"long" * 997 + b"\n", b"\n", b"no line feed at the end"]
+    (tmp_path / "a.txt").write_bytes(b"".join(lines))
+    monkeypatch.setattr(sources, "READ", size)
+    assert list(sources.read_raw_lines(tmp_path / "a.txt")) == lines
+    assert [len(block) for block in sources.read_blocks(tmp_path / "a.txt", 4)] == [4, 2]
+    monkeypatch.setattr(sources, "MAX_LINE", 2000)
+    monkeypatch.setattr(sources, "READ", min(size, 1000))  # less than the limit, as always
+    with pytest.raises(DataError, match=r"a\.txt:4: a line of more than"):
+        list(sources.read_raw_lines(tmp_path / "a.txt"))
+
+
 # Delimited text
 
 
