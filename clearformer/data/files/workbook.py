@@ -6,6 +6,7 @@ with a DOCTYPE, which could declare entities, is refused.
 """
 
 import warnings
+import zlib
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -63,7 +64,7 @@ def check_archive(path: Path) -> None:
                 if entry.filename.endswith((".xml", ".rels")):
                     with archive.open(entry) as file:
                         refuse_doctype(f"{path}, {entry.filename}", file)
-    except (BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+    except (BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
         raise DataError(
             f"{path} is damaged, or not an .xlsx file ({error})", "save it again, or save it as .csv"
         ) from None

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -148,6 +149,28 @@ def test_a_damaged_file_is_refused_with_one_sentence(kind: str, tmp_path: Path) 
     assert caught.value.hint
     assert "\n" not in caught.value.message
     assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("kind", [*TABLES, *MEMORIES])
+def test_changed_bytes_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+    """Whatever is damaged, there is no other exception."""
+    path = write_table(kind, tmp_path, {"en": [f"the {i}" for i in range(101)], "fr": [f"le {i}" for i in range(101)]})
+    columns = named_pair_columns(path)
+    file = next(path.glob("*.arrow")) if path.is_dir() else path
+    original, draw = file.read_bytes(), Random(7)
+    errors: list[DataError] = []
+    for _ in range(30):
+        data = bytearray(original)
+        for _ in range(draw.choice([1, 3, 20])):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        file.write_bytes(data)
+        try:
+            list(read_pairs(path, columns))
+            named_pair_columns(path)
+        except DataError as error:
+            errors.append(error)
+    assert len(errors) > 3
+    assert all(error.hint and "\n" not in error.message for error in errors)
 
 
 @pytest.mark.parametrize("kind", ["gz", "zst"])
