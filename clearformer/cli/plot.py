@@ -40,7 +40,7 @@ def plot(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Texts for embeddings: one per line, or labelled texts as .tsv or .jsonl.",
+            help="Texts for embeddings: one per line, or labelled texts as .tsv, .csv or .jsonl.",
             show_default="none",
             rich_help_panel="Model and data",
         ),

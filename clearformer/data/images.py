@@ -233,7 +233,8 @@ def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generat
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
         raise MachineError(
-            f"{path}: pyarrow, which is required for .parquet files, is not installed", "pip install pyarrow"
+            f"{path}: pyarrow, which is required for .parquet files, is not installed",
+            "pip install 'clearformer[parquet]'",
         ) from None
     try:
         file = parquet.ParquetFile(path)

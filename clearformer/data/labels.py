@@ -1,11 +1,11 @@
 """Read labelled texts from files, and convert them to rows of tokens with their classes.
 
     LabelSource(path="reviews.tsv")                                         text and label, separated by a tab
-    LabelSource(path="reviews.tsv.gz", text="sentence", label="label")      the same with a header line
+    LabelSource(path="reviews.csv.gz", text="sentence", label="label")      a file with a header
     LabelSource(path="pairs.tsv", text=[3, 4], label=0)                     pairs of texts
     LabelSource(path="reviews.jsonl")                                       one {"text": "…", "label": "good"} per line
 
-Files may be gzipped. Text is UTF-8, cleaned by `text.normalize.clean`. Blank lines are skipped.
+All file types of files/open.py are supported. Text is cleaned by `text.normalize.clean`. Blank rows are skipped.
 """
 
 from collections.abc import Generator, Sequence
@@ -23,7 +23,10 @@ from clearformer.checkpoint import load_tensors, save_tensors
 from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import spread
-from clearformer.data.sources import file_type, json_text, non_empty, read_cells, read_lines, read_objects, require_file
+from clearformer.data.files.columns import label_columns
+from clearformer.data.files.open import open_table, require_names
+from clearformer.data.files.table import Table
+from clearformer.data.sources import as_text, non_empty
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
@@ -31,6 +34,7 @@ from clearformer.text.normalize import clean
 from clearformer.wording import agree, count, listed
 
 Column = NonNegativeInt | str
+OPTIONS = "--text-columns and --label-column"
 SPLITS = {"train": "the training data", "valid": "the validation data", "test": "the test data"}
 
 
@@ -53,7 +57,7 @@ class Labelled(NamedTuple):
 class LabelSource(Config):
     """The path of labelled texts, and how to read them."""
 
-    path: Path = Field(description="path of a .tsv, .txt or .jsonl file")
+    path: Path = Field(description="path of a data table (.tsv, .csv, .jsonl, .parquet …)")
     text: Column | tuple[Column, Column] | None = Field(
         None,
         description="text column, a number from 0 or a name; two columns for pairs; default: 0, or `text` in JSON",
@@ -62,24 +66,21 @@ class LabelSource(Config):
         None, description="label column, a number from 0 or a name; default: 1, or `label` in JSON"
     )
 
+    def suits(self, path: Path) -> bool:
+        """Whether columns are chosen and another file has them, too. The columns of text pairs suit every file."""
+        chosen = [column for column in (self.text, self.label) if column is not None]
+        if isinstance(self.text, tuple):
+            return True
+        table = open_table(path)
+        names = table.names()
+        return bool(chosen) and all(column in names if is_name(column) else not table.has_names for column in chosen)
+
     def read(self) -> Generator[Labelled]:
-        """Stream the examples in order. A wrong path or file type raises at once, a bad line when it is reached."""
-        require_file(self.path)
-        suffix = file_type(self.path)
-        if suffix in (".tsv", ".txt"):
-            return non_empty(self.path, self._read_tsv(self._columns(is_named=False)), "labelled text")
-        if suffix == ".jsonl":
-            columns = self._columns(is_named=True)
-            if not all(map(is_name, columns)):
-                raise DataError(
-                    f"{self.path}: columns of .jsonl files have names, not numbers",
-                    "use the names, for example --label-column label",
-                )
-            return non_empty(self.path, self._read_jsonl([str(column) for column in columns]), "labelled text")
-        raise DataError(
-            f"{self.path}: unsupported file type",
-            "use a .tsv or .txt file, with tabs between columns, or a .jsonl file; each may be gzipped (.gz)",
-        )
+        """Stream the examples in order. A wrong path or file type raises at once, a bad row when it is reached."""
+        table = open_table(self.path)
+        columns = self._columns(table.has_names)
+        require_names(table, columns, OPTIONS)
+        return non_empty(self.path, read_labelled(table, columns), "labelled text")
 
     def _columns(self, is_named: bool) -> list[Column]:
         """Return the text columns and the label column. If one of them is a name, the defaults are names, too."""
@@ -93,40 +94,32 @@ class LabelSource(Config):
             )
         return columns
 
-    def _read_tsv(self, columns: Sequence[Column]) -> Generator[Labelled]:
-        with closing(read_cells(self.path, columns)) as rows:
-            for where, cells in rows:
-                if any(cell.strip() for cell in cells):
-                    yield example(cells, where)
 
-    def _read_jsonl(self, columns: Sequence[str]) -> Generator[Labelled]:
-        with closing(read_objects(self.path)) as rows:
-            for where, row in rows:
-                if row is not None:
-                    label = row.get(columns[-1])
-                    if isinstance(label, int | float):  # a number, true or false
-                        row = {**row, columns[-1]: str(label)}
-                    yield example([json_text(row, key, where) for key in columns], where)
+def read_labelled(table: Table, columns: Sequence[Column]) -> Generator[Labelled]:
+    """Stream the examples of a table; `columns` are the text columns, then the label column. Blank rows are skipped."""
+    *texts, label = map(str, columns)
+    with closing(table.read(columns, OPTIONS)) as rows:
+        for where, values in rows:
+            strings = [as_text(value, column, where) for value, column in zip(values, texts)]
+            strings.append(as_label(values[-1], label, where))
+            if any(string.strip() for string in strings):
+                yield example(strings, where)
+
+
+def as_label(value: object, column: str, where: str) -> str:
+    """Return a label as a string. It may be a number, true or false."""
+    return str(value) if isinstance(value, int | float) else as_text(value, column, where)
 
 
 def named_columns(path: Path) -> dict[str, Any]:
-    """Return the columns of a .tsv file if its first line is a header, recognised by a column `label`; otherwise {}.
-
-    The text column is `text`, `sentence`, or the pair `sentence1` and `sentence2`; otherwise the first one but `label`.
-    """
-    if file_type(path) not in (".tsv", ".txt") or not path.is_file():
+    """Return the text and label columns if their names are well known, otherwise {}."""
+    if not path.exists():
         return {}
-    with closing(read_lines(path)) as lines:
-        header = next(lines, "").split("\t")
-    if "label" not in header or len(header) < 2:
-        return {}
-    if {"sentence1", "sentence2"} <= set(header):
-        return {"text": ("sentence1", "sentence2"), "label": "label"}
-    preferred = [name for name in ("text", "sentence") if name in header]
-    return {"text": [*preferred, *(name for name in header if name != "label")][0], "label": "label"}
+    table = open_table(path)
+    return label_columns(table.names(), is_header=not table.has_names)
 
 
-def is_name(column: Column | None) -> bool:
+def is_name(column: object) -> bool:
     return isinstance(column, str)
 
 

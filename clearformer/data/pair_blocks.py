@@ -3,6 +3,7 @@
     files ──read_pair_blocks──▶ raw lines ──PairParser──▶ pairs ──Filter──▶ kept pairs ──Surveyor, PairEncoder──▶ result
     this process                            workers                                                      this process
 
+Where a line is not a row, as in .csv and .parquet files, this process parses, too, and the blocks contain pairs.
 The results come in the order of the corpus and, joined, do not depend on the size of the blocks. This module does not
 import torch, so that workers start quickly and need little memory.
 """
@@ -16,7 +17,16 @@ from struct import Struct
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from clearformer.data.pairs import Example, Filter, PairSource, Tally, json_pair, misaligned, with_task_prefix
-from clearformer.data.sources import cells, decode_line, file_type, header_columns, objects, read_blocks, read_lines
+from clearformer.data.sources import (
+    cells,
+    decode_line,
+    file_type,
+    header_columns,
+    objects,
+    read_blocks,
+    read_lines,
+    split_lines,
+)
 from clearformer.data.split import place
 from clearformer.data.store import Ragged, id_type
 from clearformer.data.workers import Workers, usable_threads
@@ -32,6 +42,9 @@ RECORD = Struct("<dII")  # the place of a pair in [0, 1), and the number of byte
 Result = TypeVar("Result")
 
 
+LINES = (".tsv", ".txt", ".jsonl")  # file types with one row per line
+
+
 class PairBlock(NamedTuple):
     """Raw lines of a corpus, of each of its files; `first` is the number of the first line."""
 
@@ -39,9 +52,19 @@ class PairBlock(NamedTuple):
     lines: tuple[list[bytes], ...]
 
 
-def read_pair_blocks(path: Path | tuple[Path, Path]) -> Generator[PairBlock]:
-    """Yield the lines of one file, or of two aligned files, which must have the same number of lines."""
-    first = 1
+def has_lines(source: PairSource) -> bool:
+    """Whether each line of the corpus is one pair, so that workers can parse it."""
+    return isinstance(source.path, tuple) or (source.path.is_file() and file_type(source.path) in LINES)
+
+
+def read_pair_blocks(source: PairSource) -> Generator[PairBlock | list[Example]]:
+    """Yield the lines of one file, or of two aligned files, which must have the same number of lines; or pairs."""
+    first, path = 1, source.path
+    if not has_lines(source):
+        with closing(source.read()) as pairs:
+            while block := list(islice(pairs, CHUNK)):
+                yield block
+        return
     if isinstance(path, Path):
         with closing(read_blocks(path, CHUNK)) as blocks:
             for lines in blocks:
@@ -70,9 +93,12 @@ class PairParser:
         self.has_header = self.type in (".tsv", ".txt") and isinstance(self.columns[0], str)
         if self.has_header:
             with closing(read_lines(self.paths[0])) as lines:
-                self.columns = header_columns(self.paths[0], next(lines, ""), self.columns)
+                header = next(lines, "").split("\t")
+            self.columns = header_columns(f"{self.paths[0]}:1", header, self.columns, "--columns")
 
-    def __call__(self, block: PairBlock) -> Iterator[Example]:
+    def __call__(self, block: PairBlock | list[Example]) -> Iterator[Example]:
+        if isinstance(block, list):
+            return iter(block)
         path, *_ = self.paths
         lines, *others = (numbered(side, str(name), block.first) for side, name in zip(block.lines, self.paths))
         if self.type == "aligned":
@@ -80,9 +106,8 @@ class PairParser:
         if self.type == ".jsonl":
             keys = cast(tuple[str, str], self.columns)
             return (json_pair(where, row, keys) for where, row in objects(path, lines))
-        rows = cells(
-            path, islice(lines, int(self.has_header and block.first == 1), None), cast(list[int], self.columns)
-        )
+        body = islice(lines, int(self.has_header and block.first == 1), None)
+        rows = cells(split_lines(path, body), cast(list[int], self.columns))
         return (Example(clean(a), clean(b)) for _, (a, b) in rows)
 
 
@@ -102,7 +127,7 @@ class Work(Generic[Result]):
     filter: Filter
     function: Function[Result]
 
-    def __call__(self, block: PairBlock) -> tuple[Tally, Result]:
+    def __call__(self, block: PairBlock | list[Example]) -> tuple[Tally, Result]:
         tally = Tally()
         return tally, self.function(list(self.filter.passing(self.parse(block), tally)), tally)
 
@@ -118,7 +143,7 @@ def over_blocks(source: PairSource, pair_filter: Filter, function: Function[Resu
             return
         next(pairs)  # raises the errors of a wrong file type and of an empty file
     with Workers(Work(PairParser(source), pair_filter, function), n) as workers:
-        for counts, result in workers.map(read_pair_blocks(source.path)):
+        for counts, result in workers.map(read_pair_blocks(source)):
             tally.add(counts)
             yield result
     pair_filter.require_any(tally)
@@ -127,8 +152,13 @@ def over_blocks(source: PairSource, pair_filter: Filter, function: Function[Resu
 def n_workers(source: PairSource) -> int:
     """Return the number of workers for a corpus; 1 means that this process does the work."""
     paths = source.path if isinstance(source.path, tuple) else (source.path,)
-    is_large = all(path.is_file() for path in paths) and sum(path.stat().st_size for path in paths) >= MIN_BYTES
-    return min(usable_threads(), MAX_WORKERS) if is_large else 1
+    return min(usable_threads(), MAX_WORKERS) if sum(map(n_bytes, paths)) >= MIN_BYTES else 1
+
+
+def n_bytes(path: Path) -> int:
+    """Return the size of a file, or of the files in a folder; 0 if there is none."""
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 class SurveyedPairs(NamedTuple):

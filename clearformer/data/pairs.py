@@ -1,9 +1,9 @@
-"""Read sentence pairs from files, line by line, and filter out unusable pairs.
+"""Read sentence pairs from files, row by row, and filter out unusable pairs.
 
     read_pairs(Path("fra.tsv"))                                     one file, columns separated by tabs
-    read_pairs(Path("fra.tsv"), ("english", "french"))              the same with a header line
+    read_pairs(Path("fra.csv"), ("english", "french"))              a file with a header
     read_pairs((Path("train.en.gz"), Path("train.de.gz")))          two files, aligned by line
-    read_pairs(Path("train.jsonl"), ("en", "de"))                   one JSON object per line
+    read_pairs(Path("train.parquet"), ("en", "de"))                 any other table (see files/open.py)
 
 A blank line is not an error but an empty pair, which `Filter` drops and counts.
 """
@@ -19,19 +19,16 @@ import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from clearformer.config import Config
-from clearformer.data.sources import (
-    file_type,
-    json_text,
-    non_empty,
-    read_cells,
-    read_lines,
-    read_objects,
-    require_file,
-)
+from clearformer.data.files.columns import header_of_pairs, pair_columns
+from clearformer.data.files.open import PAIRS, open_table, require_names
+from clearformer.data.files.table import Table
+from clearformer.data.files.xml_units import TranslationMemory
+from clearformer.data.sources import as_text, json_value, non_empty, read_lines, require_file
 from clearformer.errors import DataError
 from clearformer.text.normalize import clean
 from clearformer.wording import count
 
+ALIGNED = ", or two files aligned by line: --pairs train.en,train.de"
 Columns = tuple[int, int] | tuple[str, str]
 
 
@@ -46,10 +43,10 @@ class PairSource(Config):
     """The path of sentence pairs, and how to read them: the arguments of `read_pairs` in a recipe."""
 
     path: Path | tuple[Path, Path] = Field(
-        description="path of a .tsv, .txt or .jsonl file, or of two line-aligned files"
+        description="path of a data table (.tsv, .csv, .jsonl, .parquet …), or of two line-aligned files"
     )
     columns: tuple[NonNegativeInt, NonNegativeInt] | tuple[str, str] = Field(
-        (0, 1), description="source and target columns: numbers from 0, or names from the header line or JSON keys"
+        (0, 1), description="source and target columns: numbers from 0, or names from the header or JSON keys"
     )
 
     def read(self) -> Generator[Example]:
@@ -59,131 +56,26 @@ class PairSource(Config):
 def read_pairs(path: Path | tuple[Path, Path], columns: Columns = (0, 1)) -> Generator[Example]:
     """Stream the pairs of one file, or of two aligned files. The suffix determines the file type.
 
-    A wrong path or file type raises at once, a bad line when it is reached.
+    A wrong path or file type raises at once, a bad row when it is reached.
     """
     if isinstance(path, tuple):
         require_file(path[0])
         require_file(path[1])
         return non_empty(path[0], read_aligned(*path))
-    require_file(path)
-    suffix = file_type(path)
-    if suffix in (".tsv", ".txt"):
-        return non_empty(path, read_tsv(path, columns))
-    if suffix == ".jsonl" and isinstance(columns[0], str):
-        return non_empty(path, read_jsonl(path, columns))
-    if suffix == ".jsonl":
-        raise DataError(
-            f"{path}: columns of .jsonl files have names, not numbers", "use the names, for example --columns en,de"
-        )
-    raise DataError(
-        f"{path}: unsupported file type",
-        "use a .tsv, .txt or .jsonl file, also gzipped (.gz), or two files aligned by line: --pairs train.en,train.de",
-    )
-
-
-# A line of these column names, or of codes or English names of languages, is recognised as a header.
-PAIR_NAMES = ("source", "target", "src", "tgt", "trg", "input", "output", "original", "translation", "sentence", "text")
-LANGUAGES = (
-    *[
-        "ar",
-        "arabic",
-        "bg",
-        "bulgarian",
-        "bn",
-        "bengali",
-        "cs",
-        "czech",
-        "da",
-        "danish",
-        "de",
-        "german",
-        "deu",
-        "el",
-        "greek",
-        "en",
-        "english",
-        "eng",
-        "es",
-        "spanish",
-        "spa",
-    ],
-    *[
-        "et",
-        "estonian",
-        "fa",
-        "persian",
-        "fi",
-        "finnish",
-        "fr",
-        "french",
-        "fra",
-        "he",
-        "hebrew",
-        "hi",
-        "hindi",
-        "hin",
-        "hu",
-        "hungarian",
-        "id",
-        "indonesian",
-        "it",
-    ],
-    *[
-        "italian",
-        "ita",
-        "ja",
-        "japanese",
-        "jpn",
-        "ko",
-        "korean",
-        "lt",
-        "lithuanian",
-        "lv",
-        "latvian",
-        "nl",
-        "dutch",
-        "no",
-        "norwegian",
-        "pl",
-        "polish",
-        "pt",
-    ],
-    *[
-        "portuguese",
-        "por",
-        "ro",
-        "romanian",
-        "ru",
-        "russian",
-        "rus",
-        "sk",
-        "slovak",
-        "sl",
-        "slovenian",
-        "sv",
-        "swedish",
-        "ta",
-        "tamil",
-        "te",
-        "telugu",
-        "th",
-        "thai",
-    ],
-    *["tr", "turkish", "uk", "ukrainian", "ur", "urdu", "vi", "vietnamese", "zh", "chinese", "zho"],
-)
+    table = open_table(path, PAIRS, ALIGNED)
+    require_names(table, columns, "--columns")
+    return non_empty(path, read_rows(table, columns))
 
 
 def named_pair_columns(path: Path | tuple[Path, Path]) -> Columns:
-    """Return the first two column names in the header line of a .tsv file, or (0, 1) if it has no header."""
-    if isinstance(path, tuple) or file_type(path) not in (".tsv", ".txt"):
+    """Return the names of the source and target columns if they are well known, otherwise (0, 1)."""
+    if isinstance(path, tuple) or not path.exists():
         return 0, 1
-    if not path.is_file():
-        return 0, 1
-    with closing(read_lines(path)) as lines:
-        names = next(lines, "").split("\t")[:2]
-    known = {*PAIR_NAMES, *LANGUAGES}
-    is_header = len({*names}) == 2 and all(name.strip().lower().split("-")[0] in known for name in names)
-    return (names[0], names[1]) if is_header else (0, 1)
+    table = open_table(path, PAIRS, ALIGNED)
+    names = table.names()
+    if isinstance(table, TranslationMemory) and len(names) == 2:
+        return names[0], names[1]
+    return (pair_columns if table.has_names else header_of_pairs)(names) or (0, 1)
 
 
 def with_task_prefix(source: str, prefix: str) -> str:
@@ -212,23 +104,23 @@ def misaligned(source: Path, n_source: int, target: Path, n_target: int) -> Data
     )
 
 
-def read_tsv(path: Path, columns: Columns) -> Generator[Example]:
-    """Stream pairs from two columns of a tab-separated file."""
-    with closing(read_cells(path, columns)) as rows:
-        for _, (source, target) in rows:
-            yield Example(clean(source), clean(target))
-
-
-def read_jsonl(path: Path, columns: tuple[str, str]) -> Generator[Example]:
-    """Stream pairs from two keys of the JSON object on each line; their values must be strings."""
-    with closing(read_objects(path)) as rows:
-        for where, row in rows:
-            yield json_pair(where, row, columns)
+def read_rows(table: Table, columns: Columns) -> Generator[Example]:
+    """Stream pairs from two columns of a table; their values must be strings."""
+    with closing(table.read(columns, "--columns")) as rows:
+        for where, (source, target) in rows:
+            yield as_pair(source, target, columns, where)
 
 
 def json_pair(where: str, row: dict[str, object] | None, columns: tuple[str, str]) -> Example:
-    row = dict.fromkeys(columns, "") if row is None else row
-    return Example(*(clean(json_text(row, key, where)) for key in columns))
+    if row is None:
+        return Example("", "")
+    source, target = (json_value(row, key, where, "--columns") for key in columns)
+    return as_pair(source, target, columns, where)
+
+
+def as_pair(source: object, target: object, columns: Columns, where: str) -> Example:
+    """Return the pair, cleaned. A value that is not a string is an error."""
+    return Example(clean(as_text(source, columns[0], where)), clean(as_text(target, columns[1], where)))
 
 
 Outcome = Literal["kept", "empty", "too_long", "unequal"]

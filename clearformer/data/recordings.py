@@ -1,17 +1,17 @@
 """Read recordings with transcripts, store their samples, and join recordings into longer ones, called strings.
 
-    RecordingSource(path="train.tsv")                     a WAV file, a tab and its transcript on each line
+    RecordingSource(path="train.tsv")                     a table: a WAV file and its transcript in each row
     RecordingSource(path="train.tsv", speaker=2)          the same, with the speaker in another column
     RecordingSource(path="commands")                      a folder with one subfolder of WAV files per word
     RecordingSource(path="digits.tsv", join=(1, 7))       strings of 1 to 7 recordings of one speaker, drawn every epoch
 
-Paths in a .tsv file are relative to its folder.
+Paths in a table are relative to its folder. All file types of files/open.py are supported.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,12 +20,17 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from clearformer.config import Config
 from clearformer.data.batch import IGNORE, SoundBatch
 from clearformer.data.collate import spread
-from clearformer.data.labels import Column
-from clearformer.data.sources import non_empty, read_cells, require_file
+from clearformer.data.files.columns import recording_columns
+from clearformer.data.files.open import is_table, open_table, require_names
+from clearformer.data.files.table import Table
+from clearformer.data.labels import Column, as_label
+from clearformer.data.sources import as_text, file_type, non_empty
 from clearformer.data.store import Ragged, Store, Writer, gather
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
+
+OPTION = "--set data.train.sound=NAME and --set data.train.text=NAME"
 
 
 class Recording(NamedTuple):
@@ -39,7 +44,7 @@ class Recording(NamedTuple):
 class RecordingSource(Config):
     """The path of recordings, and how they are joined into strings."""
 
-    path: Path = Field(description="path of a .tsv or .txt file, or of a folder with one subfolder per word")
+    path: Path = Field(description="path of a data table (.tsv, .csv …), or of a folder with one subfolder per word")
     sound: Column = Field(0, description="column of the WAV path, a number from 0 or a name")
     text: Column = Field(1, description="column of the transcript, a number from 0 or a name")
     speaker: Column | None = Field(
@@ -64,19 +69,18 @@ class RecordingSource(Config):
             raise ValueError("`strings` and `silence` need joined recordings: set `join`, for example join = [1, 7]")
 
     def read(self) -> Generator[Recording]:
-        """Stream the recordings in order, unopened. A wrong path raises at once, a bad line when it is reached."""
-        if self.path.is_dir():
+        """Stream the recordings in order, unopened. A wrong path raises at once, a bad row when it is reached."""
+        if self.path.is_dir() and not is_table(self.path):
             return non_empty(self.path, self._read_folders(), "recording")
-        require_file(self.path)
-        if self.path.name.removesuffix(".gz").endswith((".tsv", ".txt")):
-            return non_empty(self.path, self._read_tsv(), "recording")
-        hint = "use a .tsv or .txt file with a WAV path, a tab and a transcript per line, or a folder of subfolders"
-        raise DataError(f"{self.path}: unsupported file type", hint)
-
-    def _read_tsv(self) -> Generator[Recording]:
+        table = open_table(self.path, also=" with WAV paths and transcripts, or a folder with one subfolder per word")
         columns = [self.sound, self.text, *([] if self.speaker is None else [self.speaker])]
-        with closing(read_cells(self.path, columns)) as rows:
-            for where, (name, text, *speaker) in rows:
+        require_names(table, columns, OPTION)
+        return non_empty(self.path, self._read_table(table, columns), "recording")
+
+    def _read_table(self, table: Table, columns: Sequence[Column]) -> Generator[Recording]:
+        with closing(table.read(columns, OPTION)) as rows:
+            for where, values in rows:
+                name, text = (as_text(value, column, where) for value, column in zip(values[:2], columns))
                 if not name.strip():
                     continue
                 path = self.path.parent / name
@@ -86,11 +90,17 @@ class RecordingSource(Config):
                     raise DataError(
                         f"{where}: the transcript of {name} is empty", "add a transcript, or remove the line"
                     )
-                yield Recording(path, clean(text), *speaker)
+                yield Recording(path, clean(text), *(as_label(value, str(self.speaker), where) for value in values[2:]))
 
     def _read_folders(self) -> Generator[Recording]:
         for path in sorted(self.path.glob("*/*.wav")):
             yield Recording(path, clean(path.parent.name))
+
+
+def named_recording_columns(path: Path) -> dict[str, Any]:
+    """Return the columns of the WAV path and the transcript if their names are well known, otherwise {}."""
+    is_list = is_table(path) or (path.is_file() and file_type(path) == ".txt")
+    return recording_columns(open_table(path).names()) if is_list else {}
 
 
 class RecordingStore(Store):

@@ -1,77 +1,86 @@
-"""Stream lines, cells and JSON objects from files. All text data is read through this module.
+"""Stream lines, cells and JSON objects from text files.
 
     read_lines(path)             decoded lines
-    read_cells(path, columns)    some columns of a file with tabs between columns, by number or by header name
-    read_objects(path)           one JSON object per line
+    read_text(path)              decoded text in parts of any length
+    cells(rows, columns)         some columns of rows
+    objects(path, lines)         one JSON object per line
     read_blocks(path, n)         raw lines, n at a time, for other processes to decode
 
-Every file may be gzipped. Text is UTF-8; callers clean it with `text.normalize.clean`. Only a line feed ends a line:
-the Unicode separators that `str.splitlines` splits at occur inside real sentences and would misalign the two sides of
-a corpus.
+Files may be compressed (.gz, .zst). Text is UTF-8, or the encoding that a byte order mark declares: UTF-8, UTF-16 or
+UTF-32. Callers clean it with `text.normalize.clean`. Only a line feed ends a line: the Unicode separators that
+`str.splitlines` splits at occur inside real sentences and would misalign the two sides of a corpus. Tables of every
+file type, which use these functions, are in files/.
 """
 
-import gzip
+import codecs
+import io
 import json
-import zlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 
+from clearformer.data.files.compressed import ENDINGS, Stream, opened
 from clearformer.errors import DataError, suggest
 from clearformer.wording import agree, count
+
+MAX_LINE = 2**28  # bytes: a longer line is an error, so that a damaged or hostile file cannot fill the memory
+READ = 2**18  # bytes read at a time
+WIDTH = 40  # characters of a column name in a message; without a header, it is a whole text
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is compared first
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str | Path)
 
 
-def read_cells(path: Path, columns: Sequence[int | str]) -> Generator[tuple[str, list[str]]]:
-    """Yield the location of each line, for messages, and its cells in `columns`, which are empty for a blank line.
-
-    Column names are looked up in the first line; if columns are numbers, the file has no header.
-    """
-    with closing(read_lines(path)) as file:
-        lines = enumerate(file, 1)
-        if any(isinstance(column, str) for column in columns):
-            number, line = next(lines, (0, ""))
-            if number == 0:
-                return
-            columns = header_columns(path, line, columns)
-        yield from cells(path, lines, [int(column) for column in columns])
-
-
-def header_columns(path: Path, header: str, names: Sequence[int | str]) -> list[int]:
-    """Return the numbers of the columns with these names in the header line of a file."""
-    columns = header.split("\t")
-    for name in names:
-        if name not in columns:
-            raise DataError(f"{path}:1: the header has no column `{name}`", f"the columns are {', '.join(columns)}")
-    return [columns.index(str(name)) for name in names]
-
-
-def cells(path: Path, lines: Iterable[tuple[int, str]], columns: Sequence[int]) -> Generator[tuple[str, list[str]]]:
-    """Yield the location and the cells of numbered lines, as `read_cells` does for a file."""
+def cells(
+    rows: Iterable[tuple[str, list[str]]], columns: Sequence[int], advice: str = "separate columns by tabs"
+) -> Generator[tuple[str, list[str]]]:
+    """Yield the location of each row, for messages, and its cells in `columns`, which are empty for a blank row."""
     needed = max(columns) + 1
-    for number, line in lines:
-        row = line.split("\t") if line.strip() else [""] * needed
+    for where, row in rows:
         if len(row) < needed:
-            raise DataError(
-                f"{path}:{number}: {count(len(row), 'column')}, but {needed} {agree(needed, 'is', 'are')} needed",
-                "separate columns by tabs, or choose other columns, counted from 0",
-            )
-        yield f"{path}:{number}", [row[column] for column in columns]
+            if any(cell.strip() for cell in row):
+                raise DataError(
+                    f"{where}: {count(len(row), 'column')}, but {needed} {agree(needed, 'is', 'are')} needed",
+                    f"{advice}, or choose other columns, counted from 0",
+                )
+            yield where, [""] * len(columns)
+        else:
+            yield where, [row[column] for column in columns]
 
 
-def read_objects(path: Path) -> Generator[tuple[str, dict[str, object] | None]]:
-    """Yield the location of each line, for messages, and its JSON object, which is None for a blank line."""
-    with closing(read_lines(path)) as lines:
-        yield from objects(path, enumerate(lines, 1))
+def split_lines(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str, list[str]]]:
+    """Yield the location and all cells of numbered lines of a file with tabs between columns."""
+    name = str(path)
+    return ((f"{name}:{number}", line.split("\t")) for number, line in lines)
+
+
+def header_columns(where: str, header: Sequence[str], names: Sequence[int | str], option: str = "") -> list[int]:
+    """Return the numbers of the columns with these names. `option` is the command-line option that chooses columns."""
+    for name in names:
+        if name not in header:
+            raise DataError(f"{where}: the header has no column `{name}`", list_columns(header, option))
+    return [header.index(str(name)) for name in names]
+
+
+def list_columns(names: Iterable[str], option: str = "", what: str = "columns are") -> str:
+    """Return the hint for a column that does not exist: the names of all columns, and the option that chooses them."""
+    short = [name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…" for name in names]
+    return f"the {what} {', '.join(short) or 'missing'}" + (f"; choose with {option}" if option else "")
 
 
 def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str, dict[str, object] | None]]:
-    """Yield the location and the JSON object of numbered lines, as `read_objects` does for a file."""
+    """Yield the location and the JSON object of numbered lines; None for a blank line."""
+    name = str(path)
     for number, line in lines:
-        where = f"{path}:{number}"
+        where = f"{name}:{number}"
         try:
             row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError) as error:
@@ -85,10 +94,18 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
         yield where, row
 
 
-def json_text(row: dict[str, object], key: str, where: str) -> str:
-    if key not in row:
-        raise DataError(f"{where}: no key `{key}`", f"the keys of the object are {', '.join(row) or 'missing'}")
-    value = row[key]
+def json_value(row: dict[str, object], key: str, where: str, option: str = "") -> object:
+    """Return the value of a key; `translation.en` is the key `en` of the object under the key `translation`."""
+    if key in row:
+        return row[key]
+    outer, _, inner = key.partition(".")
+    nested = row.get(outer)
+    if inner and isinstance(nested, dict):
+        return json_value(nested, inner, where, option)
+    raise DataError(f"{where}: no key `{key}`", list_columns(row, option, "keys of the object are"))
+
+
+def as_text(value: object, key: int | str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(
             f"{where}: `{key}` is of type {type(value).__name__}, not a string", "choose a key whose values are strings"
@@ -105,21 +122,22 @@ def read_lines(path: Path) -> Generator[str]:
 
 def read_lines_with_ends(path: Path) -> Generator[str]:
     """Yield decoded lines with their line ends; the last line may have none."""
+    name = str(path)
     with closing(read_raw_lines(path)) as lines:
         for number, line in enumerate(lines, 1):
-            yield decode(line, str(path), number)
+            yield decode(line, name, number)
 
 
 def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
     """Yield the raw lines of a file, n at a time. The lines before a damaged part come before its error."""
     block: list[bytes] = []
-    with closing(read_raw_lines(path)) as lines:
+    with closing(read_line_lists(path)) as lists:
         try:
-            for line in lines:
-                block.append(line)
-                if len(block) == n:
-                    yield block
-                    block = []
+            for lines in lists:
+                block += lines
+                while len(block) >= n:
+                    yield block[:n]
+                    del block[:n]
         except DataError:
             if block:
                 yield block
@@ -129,24 +147,75 @@ def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
 
 
 def read_raw_lines(path: Path) -> Generator[bytes]:
-    """Yield raw lines with their line ends, decompressed."""
+    """Yield raw lines with their line ends, decompressed. Lines of UTF-16 and UTF-32 are converted to UTF-8."""
+    with closing(read_line_lists(path)) as lists:
+        for lines in lists:
+            yield from lines
+
+
+def read_line_lists(path: Path) -> Generator[list[bytes]]:
+    """Yield the raw lines of a file, as many at a time as one read returns."""
     number = 0
-    try:
-        # In binary mode, lines end at line feeds only.
-        with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as file:
-            for line in file:
-                number += 1
-                yield line
-    except EOFError:
-        raise DataError(
-            f"{path}: the compressed file is truncated after line {number:,}", "copy or download it again"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} is damaged after line {number:,}, or not a gzip file ({error})", "copy or download it again"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
+    with opened(path, lambda: f" after line {number:,}") as file:
+        encoding = marked_encoding(file)
+        text = None if encoding is None else io.TextIOWrapper(file, encoding, newline="\n")
+        with text or file:
+            try:
+                for lines in divided(file) if text is None else encoded(text):
+                    if len(lines[0]) >= MAX_LINE:
+                        raise DataError(
+                            f"{path}:{number + 1}: a line of more than {MAX_LINE >> 20} MiB",
+                            "divide it into shorter lines",
+                        )
+                    yield lines
+                    number += len(lines)
+            except UnicodeError as error:
+                raise not_decoded(path, encoding or "UTF-8", error, f" after line {number:,}") from None
+
+
+def divided(file: Stream) -> Iterator[list[bytes]]:
+    """Divide a stream into lines, which end at line feeds only; a line that reaches MAX_LINE is not completed."""
+    parts, size = list[bytes](), 0
+    while part := file.read1(READ):
+        parts.append(part)
+        size += len(part)
+        if b"\n" in part:
+            lines = io.BytesIO(b"".join(parts)).readlines()
+            rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            parts, size = [rest], len(rest)
+            yield lines
+        elif size >= MAX_LINE:
+            break
+    if size:
+        yield [b"".join(parts)]
+
+
+def encoded(text: io.TextIOWrapper) -> Iterator[list[bytes]]:
+    return ([line.encode()] for line in iter(partial(text.readline, MAX_LINE), ""))
+
+
+def marked_encoding(file: Stream) -> str | None:
+    """Return the encoding that a byte order mark at the start of the file declares, or None for UTF-8."""
+    start = file.peek(4)[:4]
+    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
+
+
+def read_text(path: Path, size: int = 2**16) -> Generator[str]:
+    """Yield the decoded text of a file in parts, without the byte order mark."""
+    with opened(path) as file:
+        encoding = marked_encoding(file) or "utf-8-sig"
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            while part := file.read(size):
+                yield decoder.decode(part)
+            decoder.decode(b"", final=True)
+        except UnicodeError as error:
+            raise not_decoded(path, encoding.removesuffix("-sig"), error) from None
+
+
+def not_decoded(path: Path, encoding: str, error: UnicodeError, place: str = "") -> DataError:
+    reason = getattr(error, "reason", str(error))
+    return DataError(f"{path}: not {encoding.upper()}{place} ({reason})", "save the file as UTF-8")
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
@@ -180,8 +249,8 @@ def require_file(path: Path) -> None:
 
 
 def file_type(path: Path) -> str:
-    """Return the suffix of a file name, ignoring a final .gz: `.tsv` for train.tsv.gz."""
-    return Path(path.name.removesuffix(".gz")).suffix
+    """Return the suffix of a file name in lower case, ignoring a final .gz or .zst: `.tsv` for train.tsv.gz."""
+    return Path(path.stem if path.suffix in ENDINGS else path.name).suffix.lower()
 
 
 def read_each(names: Sequence[Name], read: Callable[[Name], T], broken: list[DataError] | None) -> list[tuple[Name, T]]:

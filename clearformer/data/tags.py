@@ -7,8 +7,8 @@
 
     TagSource(path="news.jsonl")          one {"tokens": ["EU", "rejects"], "labels": ["B-ORG", "O"]} per line
 
-Columns are separated by tabs, or by spaces in lines without tabs; all lines of a file have the same number of columns.
-Files may be gzipped.
+Columns of .conll files are separated by tabs, or by spaces in lines without tabs; all lines have the same number of
+columns. Other tables whose cells can be lists, such as .json and .parquet files, are read like .jsonl.
 """
 
 from collections.abc import Generator, Sequence
@@ -24,14 +24,19 @@ from pydantic import Field
 from clearformer.config import Config
 from clearformer.data.batch import IGNORE, EncoderBatch, is_labelled
 from clearformer.data.collate import spread
-from clearformer.data.labels import Column, LabelRows, pad_rows
-from clearformer.data.sources import file_type, non_empty, read_lines, read_objects, require_file
+from clearformer.data.files.columnar import is_dataset
+from clearformer.data.files.open import open_table
+from clearformer.data.files.table import Table
+from clearformer.data.labels import OPTIONS, Column, LabelRows, pad_rows
+from clearformer.data.sources import file_type, non_empty, read_lines, require_file
 from clearformer.data.store import Ragged
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.wording import count
 
+LISTS = (".jsonl", ".json", ".parquet")  # file types whose cells can be lists
+LABELS = ("labels", "tags", "ner_tags", "pos_tags")
 DOCUMENT = "-DOCSTART-"  # the pseudo-word between documents in the files of CoNLL 2003
 
 
@@ -49,30 +54,38 @@ class Tagged(NamedTuple):
 class TagSource(Config):
     """The path of labelled words, and how to read them."""
 
-    path: Path = Field(description="path of a .conll or .jsonl file")
+    path: Path = Field(description="path of a .conll or .jsonl file, or of another data table with lists")
     words: Column | None = Field(
         None, description="column of the words: a number from 0 (default: 0), or a name in .jsonl (default: `tokens`)"
     )
     labels: Column | None = Field(
-        None, description="column of the labels: a number from 0 (default: the last), or a name (default: `labels`)"
+        None,
+        description="column of the labels: a number from 0 (default: the last), or a name (default: `labels`)",
     )
 
+    def suits(self, path: Path) -> bool:
+        """Whether the columns can be used for another file; they are always taken from the recipe."""
+        return True
+
     def read(self) -> Generator[Tagged]:
-        """Stream the sentences in order. A wrong path or file type raises at once, a bad line when it is reached."""
-        require_file(self.path)
+        """Stream the sentences in order. A wrong path or file type raises at once, a bad row when it is reached."""
         suffix = file_type(self.path)
-        if suffix not in (".conll", ".jsonl"):
+        if suffix != ".conll" and suffix not in LISTS and not is_dataset(self.path):
+            require_file(self.path)
             raise DataError(
                 f"{self.path}: unsupported file type for labelled words",
-                "use a .conll file, with one word per line, or a .jsonl file; both may be gzipped (.gz)",
+                "use a .conll file, with one word per line, or a .jsonl, .json or .parquet file with lists",
             )
+        table = None if suffix == ".conll" else open_table(self.path)
         for column in (self.words, self.labels):
-            if column is not None and isinstance(column, str) != (suffix == ".jsonl"):
+            if column is not None and isinstance(column, str) != (table is not None):
                 raise DataError(
-                    f"{self.path}: `{column}` is not a column of a {suffix} file",
-                    "columns of .conll files have numbers, counted from 0; columns of .jsonl files have names",
+                    f"{self.path}: `{column}` is not a column of a {suffix or 'dataset'} file",
+                    "columns of .conll files have numbers, counted from 0; columns of other files have names",
                 )
-        return non_empty(self.path, self._read_conll() if suffix == ".conll" else self._read_jsonl(), "sentence")
+        if table is None:
+            require_file(self.path)
+        return non_empty(self.path, self._read_conll() if table is None else self._read_table(table), "sentence")
 
     def _read_conll(self) -> Generator[Tagged]:
         width, words = 0, list[tuple[str, str]]()
@@ -101,13 +114,12 @@ class TagSource(Config):
             )
         return filled(cells[int(word)], "word", where), filled(cells[int(label)], "label", where)
 
-    def _read_jsonl(self) -> Generator[Tagged]:
-        keys = str(self.words or "tokens"), str(self.labels or "labels")
-        with closing(read_objects(self.path)) as rows:
+    def _read_table(self, table: Table) -> Generator[Tagged]:
+        named = next((name for name in LABELS if name in table.names()), LABELS[0])
+        keys = str(self.words or "tokens"), str(self.labels or named)
+        with closing(table.read(keys, OPTIONS)) as rows:
             for where, row in rows:
-                if row is None:
-                    continue
-                words, labels = (strings(row, key, where) for key in keys)
+                words, labels = (strings(value, key, where) for value, key in zip(row, keys))
                 if len(words) != len(labels):
                     raise DataError(
                         f"{where}: {count(len(words), 'word')} but {count(len(labels), 'label')}",
@@ -130,11 +142,10 @@ def filled(text: str, what: str, where: str) -> str:
     return cleaned
 
 
-def strings(row: dict[str, object], key: str, where: str) -> list[str]:
-    """Return a list of strings from a JSON object. Numbers, which labels may be, are converted to strings."""
-    if key not in row:
-        raise DataError(f"{where}: no key `{key}`", f"the keys of the object are {', '.join(row) or 'missing'}")
-    value = row[key]
+def strings(value: object, key: str, where: str) -> list[str]:
+    """Return a list of strings. Numbers, which labels may be, are converted to strings; a blank row has no words."""
+    if value == "":
+        return []
     if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
         raise DataError(
             f"{where}: `{key}` is not a list of strings", 'write, for example, {"tokens": ["EU"], "labels": ["ORG"]}'
@@ -143,11 +154,10 @@ def strings(row: dict[str, object], key: str, where: str) -> list[str]:
 
 
 def is_tagged(path: Path) -> bool:
-    """Whether a file labels words: a .conll file, or a .jsonl file whose first object has a key `tokens`."""
-    if file_type(path) != ".jsonl" or not path.is_file():
-        return file_type(path) == ".conll"
-    with closing(read_objects(path)) as rows:
-        return "tokens" in next((row for _, row in rows if row is not None), {})
+    """Whether a file labels words: a .conll file, or a table of lists with a column `tokens`."""
+    if file_type(path) == ".conll":
+        return True
+    return path.exists() and (file_type(path) in LISTS or is_dataset(path)) and "tokens" in open_table(path).names()
 
 
 @dataclass(frozen=True)

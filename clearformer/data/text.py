@@ -2,9 +2,9 @@
 
     TextSource(path="play.txt")                                     one document: the file, with all its white space
     TextSource(path="news.txt.gz", documents="paragraph")           blank lines separate documents
-    TextSource(path=["a.jsonl", "b.jsonl"], column="text")          one JSON object per line, each a document
+    TextSource(path=["a.jsonl", "b.csv"], column="text")            tables: each row is a document
 
-Files may be gzipped. Text is UTF-8. CR LF becomes LF, and nothing else is changed: white space is left to the
+All file types of files/open.py are supported. CR LF becomes LF, and nothing else is changed: white space is left to the
 tokenizer.
 """
 
@@ -15,21 +15,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from clearformer.config import Config
-from clearformer.data.sources import (
-    file_type,
-    json_text,
-    non_empty,
-    read_lines_with_ends,
-    read_objects,
-    require_file,
-)
+from clearformer.data.files.columns import text_column
+from clearformer.data.files.open import is_table, open_table, require_names
+from clearformer.data.sources import as_text, file_type, non_empty, read_lines_with_ends
 from clearformer.data.store import DocumentStore, DocumentWriter
-from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 
+OPTION = "--set data.train.column=NAME"
 CHUNK = 2**22  # characters tokenised at a time
 
 
@@ -37,27 +32,28 @@ class TextSource(Config):
     """The paths of documents, and how to read them."""
 
     path: Path | Annotated[tuple[Path, ...], Field(min_length=1)] = Field(
-        description="path of a .txt or .jsonl file, or a list of paths"
+        description="path of a .txt file or of a data table (.jsonl, .csv, .parquet …), or a list of paths"
     )
-    column: str = Field("text", description="key of the text in the objects of a .jsonl file")
+    column: NonNegativeInt | str = Field(
+        "text",
+        description="column of the text in data tables: a name from the header or a JSON key, or a number from 0",
+    )
     documents: Literal["file", "paragraph", "line"] = Field(
         "file",
-        description="what forms a document: file, paragraph or line; each object of a .jsonl file counts as a file",
+        description="what forms a document: file, paragraph or line; each row of a data table counts as a file",
     )
 
     @property
     def is_collection(self) -> bool:
         """Whether a file may contain several documents."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
-        return self.documents != "file" or any(file_type(path) == ".jsonl" for path in paths)
+        return self.documents != "file" or any(file_type(path) != ".txt" for path in paths)
 
     def read(self) -> Generator[str]:
-        """Stream the documents in order. A wrong path or file type raises at once, a bad line when it is reached."""
+        """Stream the documents in order. A wrong path or file type raises at once, a bad row when it is reached."""
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         for path in paths:
-            require_file(path)
-            if file_type(path) not in (".txt", ".jsonl"):
-                raise DataError(f"{path}: unsupported file type", "use .txt or .jsonl files, also gzipped (.gz)")
+            require_names(open_table(path), [self.column], OPTION)
         return non_empty(paths[0], self._read(paths), "document")
 
     def _read(self, paths: Iterable[Path]) -> Generator[str]:
@@ -68,16 +64,21 @@ class TextSource(Config):
                     yield from divide(line.replace("\r\n", "\n") for line in lines)
 
 
-def read_texts(path: Path, column: str) -> Generator[Iterator[str]]:
-    """Yield each text, a .txt file or an object of a .jsonl file, as an iterator over its lines with line ends."""
-    if file_type(path) == ".jsonl":
-        with closing(read_objects(path)) as rows:
-            for where, row in rows:
-                if row is not None:
-                    yield StringIO(json_text(row, column, where), newline="\n")
-    else:
+def read_texts(path: Path, column: int | str) -> Generator[Iterator[str]]:
+    """Yield each text, a .txt file or a row of a table, as an iterator over its lines with line ends."""
+    if file_type(path) == ".txt":
         with closing(read_lines_with_ends(path)) as lines:
             yield lines
+        return
+    with closing(open_table(path).read([column], OPTION)) as rows:
+        for where, (text,) in rows:
+            yield StringIO(as_text(text, column, where), newline="\n")
+
+
+def named_text_column(paths: Iterable[Path]) -> str | None:
+    """Return the text column of the first table if its name is well known."""
+    table = next((open_table(path) for path in paths if is_table(path)), None)
+    return None if table is None else text_column(table.names())
 
 
 def whole(lines: Iterator[str]) -> Iterator[str]:

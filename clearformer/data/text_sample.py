@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from clearformer.data.files.open import is_table
 from clearformer.data.labels import LabelSource, named_columns
 from clearformer.data.sources import evenly_spaced, read_lines, require_file
 from clearformer.errors import DataError
@@ -17,15 +18,15 @@ class TextSample(NamedTuple):
 
 
 def sample_texts(path: Path, kind: LabelSource | None, n: int) -> TextSample:
-    """Return at most n texts: lines of a file, or labelled texts of a .tsv or .jsonl file with the columns of `kind`.
+    """Return at most n texts: lines of a .txt file, or labelled texts of a table with the columns of `kind`.
 
     Of a pair of texts, only the first is used.
     """
-    require_file(path)
-    if path.name.removesuffix(".gz").endswith((".tsv", ".jsonl")):
+    if is_table(path):
         source = LabelSource(path=path, **named_columns(path)) if kind is None else kind.changed(path=path)
         labelled = [(example.text, example.label) for example in source.read()]
     else:
+        require_file(path)
         labelled = [(clean(line), "") for line in read_lines(path) if line.strip()]
     if not labelled:
         raise DataError(f"{path} is empty", "write one text per line")

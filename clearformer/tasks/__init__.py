@@ -164,7 +164,7 @@ def one_column(text: str) -> int | str:
 PAIRS = Flag(
     "pairs",
     "FILE[,FILE]",
-    "Sentence pairs: a .tsv or .jsonl file, or two files aligned line by line.",
+    "Sentence pairs: a .tsv, .csv, .jsonl, .parquet, .xlsx or .tmx file, or two files aligned line by line.",
     task="translation",
     makes="a translator",
     example="train.tsv",
@@ -182,7 +182,7 @@ PAIRS = Flag(
 TEXT = Flag(
     "text",
     "FILE[,FILE…]",
-    "Text: .txt or .jsonl files.",
+    "Text: .txt files, or .csv, .jsonl or .parquet files with a column of texts.",
     task="causal-lm",
     makes="a language model",
     example="book.txt",
@@ -191,7 +191,7 @@ TEXT = Flag(
 LABELS = Flag(
     "labels",
     "FILE",
-    "Labelled texts (.tsv, .jsonl) or labelled words (.conll, .jsonl).",
+    "Labelled texts (.tsv, .csv, .jsonl, .parquet, .xlsx) or labelled words (.conll, .jsonl).",
     task="classification",
     makes="a classifier",
     example="reviews.tsv",
@@ -223,7 +223,7 @@ IMAGES = Flag(
 RECORDINGS = Flag(
     "recordings",
     "FILE",
-    "WAV files with transcripts: a .tsv file, or a folder with one subfolder per word.",
+    "WAV files with transcripts: a .tsv or .csv file, or a folder with one subfolder per word.",
     task="ctc",
     makes="a speech recogniser",
     example="train.tsv",

@@ -16,6 +16,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
+from clearformer.data.files.open import describe_columns
 from clearformer.data.labels import Labelled, LabelRows, label_value, named_columns, number_classes
 from clearformer.data.tags import Tagged, is_tagged
 from clearformer.errors import ConfigError, DataError
@@ -80,11 +81,15 @@ class LabelTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Return the files and columns of each split. The columns default to those named in the header."""
+        """Return the files and columns of each split. The columns default to well-known names."""
         paths = {split: Path(path) for split, path in given.splits.items()}
-        keys = ("words", "labels") if is_tagged(paths["train"]) else ("text", "label")
-        columns = column_keys(keys, given)
-        return {split: {"path": path, **(columns or named_columns(path))} for split, path in paths.items()}
+        by_word = is_tagged(paths["train"])
+        columns = column_keys(("words", "labels") if by_word else ("text", "label"), given)
+        named = {split: {} if columns or by_word else named_columns(path) for split, path in paths.items()}
+        for split, names in named.items():
+            if names:
+                console.print(describe_columns(paths[split], names.values()))
+        return {split: {"path": path, **columns, **named[split]} for split, path in paths.items()}
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
@@ -165,12 +170,17 @@ class LabelTask(Task):
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
         """Return the metrics of a classifier: loss, accuracy, macro_f1, matthews, confusion, classes and examples.
 
-        For a regression: loss (mean squared error), pearson and examples. The columns default to the training columns.
+        For a regression: loss (mean squared error), pearson and examples. The columns default to the training columns;
+        if the file does not have them, to well-known names.
         """
         refuse_options(given, options)
         path, classes = Path(given.files), model.classes or []
-        source = {"path": path, **column_keys(cls.columns, given)}
-        data = model.recipe.data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
+        columns, data = column_keys(cls.columns, given), model.recipe.data
+        if not columns and (data is None or not data.train.suits(path)):
+            named = cls.sources(given)["train"]
+            columns = {key: named.get(key) for key in cls.columns}
+        source = columns | {"path": path}
+        data = data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
         examples = list(data.train.changed(**source).read())
         labels = torch.from_numpy(encode_labels(examples, classes, str(path)))
         return cls.example_metrics(model, examples, labels) | ({"classes": classes} if classes else {})

@@ -13,7 +13,15 @@ from clearformer.checkpoint import RunFolder, write_json
 from clearformer.data.batch import SoundBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import SpeechCorpora
-from clearformer.data.recordings import Recording, RecordingStore, RecordingWriter, String, Strings
+from clearformer.data.files.open import describe_columns, open_table
+from clearformer.data.recordings import (
+    Recording,
+    RecordingStore,
+    RecordingWriter,
+    String,
+    Strings,
+    named_recording_columns,
+)
 from clearformer.data.sound import SoundConfig
 from clearformer.data.wav import read_sound
 from clearformer.errors import ConfigError, DataError
@@ -77,6 +85,16 @@ class SpeechTask(Task):
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
         return WER, CER, LOSS
+
+    @classmethod
+    def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
+        """Return the files of each split, and the columns of lists with a header."""
+        sources = super().sources(given)
+        for source in sources.values():
+            if columns := named_recording_columns(source["path"]):
+                console.print(describe_columns(source["path"], columns.values()))
+                source |= columns
+        return sources
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
@@ -165,7 +183,11 @@ class SpeechTask(Task):
         """Return wer and cer as fractions, and the number of words and sentences. Recordings are never joined here."""
         refuse_options(given, options)
         unjoined = {"speaker": None, "join": None, "silence": (0.0, 0.0), "strings": None}
-        source = model.recipe.data.train.changed(path=Path(given.files), **unjoined)
+        path, train = Path(given.files), model.recipe.data.train
+        columns = named_recording_columns(path)
+        if columns and train.sound in open_table(path).names():
+            columns = {}  # the columns of the training data are used
+        source = train.changed(path=path, **columns, **unjoined)
         recordings = list(source.read())
         transcripts = cls.handle(model).transcribe([recording.path for recording in recordings])
         references = [as_written(recording.text, model.recipe) for recording in recordings]

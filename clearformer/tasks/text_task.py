@@ -21,7 +21,9 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
+from clearformer.data.files.open import describe_columns, is_table, open_table
 from clearformer.data.store import DocumentStore
+from clearformer.data.text import named_text_column
 from clearformer.errors import DataError
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.objectives import Objective
@@ -42,8 +44,15 @@ class TextTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Return the files of each split; a split may have several."""
-        return {split: {"path": as_paths(files)} for split, files in given.splits.items()}
+        """Return the files of each split, which may be several, and the column of the text in tables."""
+        sources: dict[str, dict[str, Any]] = {}
+        for split, files in given.splits.items():
+            paths = as_paths(files)
+            sources[split] = {"path": paths}
+            if (column := named_text_column(paths)) is not None:
+                console.print(describe_columns(next(filter(is_table, paths)), [column]))
+                sources[split]["column"] = column
+        return sources
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
         tokenizer = self.learn_tokenizer() if base is None else base.target_tokenizer
@@ -87,6 +96,8 @@ class TextTask(Task):
         data, source = model.recipe.data, cls.sources(given)["train"]
         if data is None:
             data = cls.data.parse({"train": source}, f"--{cls.flag.name}")
+        if "column" in source and data.train.column in open_table(next(filter(is_table, source["path"]))).names():
+            del source["column"]  # the column of the training data is used
         data = data.changed(train=data.train.changed(**source))
         with TemporaryDirectory() as folder:
             task = cls(model.recipe.with_tables(data=data), RunFolder(Path(folder)))

@@ -15,6 +15,7 @@ from clearformer.data.batch import Batch
 from clearformer.data.buckets import BucketBatches
 from clearformer.data.collate import TokenBatches, pad_batch
 from clearformer.data.corpora import PairCorpora
+from clearformer.data.files.open import describe_columns
 from clearformer.data.pairs import Example, named_pair_columns, read_pairs
 from clearformer.data.parallel import PairSurvey, encode_pairs, learn_tokenizers, read_test, survey_pairs
 from clearformer.data.sources import evenly_spaced, read_lines, require_file
@@ -94,12 +95,12 @@ class TranslationTask(Task):
 
     @classmethod
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
-        """Return the files and columns of each split. The columns default to those named in the header."""
+        """Return the files and columns of each split. The columns default to well-known names."""
         paths = {split: as_paths(corpus) for split, corpus in given.splits.items()}
         columns = {split: given.options.get("columns") or named_pair_columns(path) for split, path in paths.items()}
         for split, names in columns.items():
-            if "columns" not in given.options and isinstance(names[0], str):
-                console.print(f"{paths[split]}: the first line is a header; using columns {names[0]} and {names[1]}")
+            if "columns" not in given.options and isinstance(path := paths[split], Path) and isinstance(names[0], str):
+                console.print(describe_columns(path, names))
         return {split: {"path": path, "columns": columns[split]} for split, path in paths.items()}
 
     @classmethod

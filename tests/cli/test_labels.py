@@ -1,6 +1,7 @@
 """train --labels, finetune --method, classify, evaluate --labels and embed, through the command line."""
 
 import json
+import sys
 from pathlib import Path
 from random import Random
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 import clearformer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from table_files import write_table
 
 WORDS = ("the", "a", "film", "story", "plot", "actor", "scene", "long", "short", "old", "new", "calm", "and", "of")
 SMALL = ["train.steps=120", "train.validate_every=60", "data.held_out=0.2", "train.tokens=600"]
@@ -75,6 +79,15 @@ def test_evaluate_counts(cli, critic: Path, reviews: Path) -> None:
     lines = cli("evaluate", "--model", critic, "--labels", reviews, "--device", "cpu").out.splitlines()
     assert lines[0] == f"accuracy {told['accuracy']:.4f}"
     assert lines[-1] == "300 examples"
+
+
+@pytest.mark.parametrize("kind", ["csv", "semicolons.csv", "jsonl", "parquet", "xlsx"])
+def test_evaluate_on_another_file_type(cli, critic: Path, reviews: Path, kind: str, tmp_path: Path) -> None:
+    """Trained on columns 0 and 1 of a .tsv file, evaluated on a file with names."""
+    texts, labels = zip(*(line.split("\t") for line in reviews.read_text().splitlines()))
+    path = write_table(kind, tmp_path, {"label": list(labels), "review": list(texts)})
+    metrics = cli("evaluate", "--model", critic, "--labels", path, "--json", "--device", "cpu").out
+    assert metrics == cli("evaluate", "--model", critic, "--labels", reviews, "--json", "--device", "cpu").out
 
 
 def test_finetune_by_a_method(cli, critic: Path, tmp_path: Path) -> None:

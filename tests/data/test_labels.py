@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_said(write) -> None:
     assert refused(write("b.tsv", "fine good\n")).message.endswith("b.tsv:1: 1 column, but 2 are needed")
     assert refused(path, text="sentence", label=1).message.endswith("mix names and numbers")
     assert "no column `sentence`" in refused(path, text="sentence").message
-    assert "unsupported file type" in refused(write("a.csv", "x,y\n")).message
+    assert "unsupported file type" in refused(write("a.doc", "x,y\n")).message
     assert "have names, not numbers" in refused(write("a.jsonl", "{}"), text=0, label=1).message
     assert "no key `label`" in refused(write("a.jsonl", '{"text": "x"}')).message
     assert "is of type list" in refused(write("a.jsonl", '{"text": "x", "label": []}')).message

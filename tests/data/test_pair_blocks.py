@@ -17,6 +17,9 @@ from clearformer.errors import DataError
 from clearformer.recipe import Recipe
 from clearformer.training.distributed import World
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from table_files import write_table
+
 CHUNK = 7
 ODD = [
     "",
@@ -104,6 +107,21 @@ def test_every_tokenizer_stores_the_same_bytes(use, tmp_path: Path, kind: str) -
         use(workers)
         runs.append(prepared(table, tmp_path / f"run{workers}"))
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "dataset", "tmx", "tsv.zst", "utf16.csv"])
+def test_rows_of_other_types_are_stored_as_rows_of_lines(use, tmp_path: Path, kind: str) -> None:
+    """Where a line is not a row, or not UTF-8, several processes store the same bytes, too: those of a .tsv file."""
+    sides = [[f"the {i}th dog’s, {i}", f"le {i}ᵉ chien"] for i in range(101)]
+    columns = dict(zip(("en", "fr"), map(list, zip(*sides))))
+    prepared_data = []
+    for file_type, workers in (("tsv", 1), (kind, 1), (kind, 2)):
+        use(workers)
+        source = {"path": write_table(file_type, tmp_path, columns), "columns": ("en", "fr")}
+        table = {"data": {"train": source, "held_out": 0.2}, "text": {"kind": "char"}}
+        files = prepared(table, tmp_path / f"{file_type}{workers}")
+        prepared_data.append({name: data for name, data in files.items() if name.startswith("data/")})
+    assert prepared_data[0] == prepared_data[1] == prepared_data[2]
 
 
 def refused(source: dict) -> str:

@@ -75,7 +75,8 @@ def test_several_files_in_order(write) -> None:
     [
         ("a.txt", "", "is empty\nhint: .* one document"),
         ("a.txt", " \n\t\n", "is empty"),
-        ("a.tsv", "a\tb", "unsupported file type\nhint: use .txt or .jsonl"),
+        ("a.doc", "a\tb", r"unsupported file type\nhint: use a \.csv, .*\.txt"),
+        ("a.tsv", "a\tb", "no column `text`\nhint: the columns are a, b; choose with --set data.train.column=NAME"),
         ("a.txt", b"caf\xe9", r"a\.txt:1: not UTF-8"),
         ("a.txt", b"a\nb\x00", r"a\.txt:2: binary data"),
         ("a.jsonl", '{"text": "a"}\n[1]', r"a\.jsonl:2: a JSON list"),

@@ -1,0 +1,176 @@
+"""Translation memories: pairs from .tmx and .xliff files.
+
+    <tu><tuv xml:lang="en"><seg>a dog</seg></tuv><tuv xml:lang="de"><seg>ein Hund</seg></tuv></tu>      TMX
+    <trans-unit><source>a dog</source><target>ein Hund</target></trans-unit>                            XLIFF 1.2
+    <segment><source>a dog</source><target>ein Hund</target></segment>                                  XLIFF 2
+
+The columns of a .tmx file are its languages, those of an .xliff file `source` and `target`. Codes of the original
+document inside a segment, such as <ph>, are left out; markup around text, such as <g>, keeps its text.
+
+The files are parsed by expat as they are read. A DOCTYPE, which could declare entities, is refused: nothing is ever
+expanded, and no other file is ever opened.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+from xml.parsers import expat
+
+from clearformer.data.files.compressed import opened
+from clearformer.data.files.table import MAX_CELL, Column, Table
+from clearformer.data.sources import list_columns
+from clearformer.errors import DataError
+
+PART = 2**16  # bytes parsed at a time
+SAMPLE = 100  # units in which the languages of a .tmx file are looked for
+UNITS = {"tu", "trans-unit", "segment"}
+TEXTS = {"seg", "source", "target"}
+HIDDEN = {"bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "alt-trans"}
+
+Unit = dict[str, str]
+
+
+class UnitParser:
+    """Collects the units of a file: the text of each language, or of source and target."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.units: list[tuple[str, Unit]] = []
+        self.source_language = ""
+        self.unit: Unit | None = None
+        self.language = ""
+        self.text: list[str] | None = None
+        self.n_chars = self.n_hidden = 0
+        self.parser = strict_parser(str(path))
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.add
+
+    def read(self) -> Generator[tuple[str, Unit]]:
+        try:
+            with opened(self.path) as file:
+                while part := file.read(PART):
+                    self.parser.Parse(part)
+                    yield from self.units
+                    self.units.clear()
+                self.parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise not_well_formed(str(self.path), error) from None
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        tag = local(name)
+        if self.n_hidden or (tag in HIDDEN and self.unit is not None):
+            self.n_hidden += 1
+        elif tag in UNITS:
+            self.unit = {}
+        elif tag == "tuv":
+            self.language = attributes.get("xml:lang") or attributes.get("lang") or ""
+        elif tag in TEXTS and self.unit is not None:
+            self.text, self.n_chars = [], 0
+        elif tag == "header":
+            self.source_language = attributes.get("srclang", "")
+
+    def add(self, text: str) -> None:
+        if self.text is None or self.n_hidden:
+            return
+        self.n_chars += len(text)
+        if self.n_chars > MAX_CELL:
+            raise DataError(f"{self.where}: a segment of more than {MAX_CELL >> 20} Mi characters", "divide it")
+        self.text.append(text)
+
+    def end(self, name: str) -> None:
+        tag = local(name)
+        if self.n_hidden:
+            self.n_hidden -= 1
+        elif self.unit is None:
+            return
+        elif tag in TEXTS and self.text is not None:
+            self.unit.setdefault(self.language.lower() if tag == "seg" else tag, "".join(self.text))
+            self.text = None
+        elif tag in UNITS:
+            self.units.append((self.where, self.unit))
+            self.unit = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.parser.CurrentLineNumber}"
+
+
+class TranslationMemory(Table):
+    """A .tmx file."""
+
+    def names(self) -> list[str]:
+        """Return the languages of the first units, the source language first."""
+        parser = UnitParser(self.path)
+        with closing(parser.read()) as units:
+            names = list(dict.fromkeys(language for _, unit in islice(units, SAMPLE) for language in unit))
+        return sorted(names, key=lambda name: name != parser.source_language.lower())
+
+    def read(self, columns: Sequence[Column], option: str = "") -> Generator[tuple[str, list[Any]]]:
+        wanted, known = [str(column).lower() for column in columns], self.names()
+        for column in wanted:
+            if text_in(dict.fromkeys(known, "known"), column) == "":
+                raise DataError(f"{self.path}: no language `{column}`", list_columns(known, option, "languages are"))
+        with closing(UnitParser(self.path).read()) as units:
+            for where, unit in units:
+                yield where, [text_in(unit, column) for column in wanted]
+
+
+class Xliff(Table):
+    """An .xliff or .xlf file, version 1.2 or 2."""
+
+    def names(self) -> list[str]:
+        return ["source", "target"]
+
+    def read(self, columns: Sequence[Column], option: str = "") -> Generator[tuple[str, list[Any]]]:
+        for column in columns:
+            if column not in self.names():
+                raise DataError(f"{self.path}: no column `{column}`", list_columns(self.names(), option))
+        with closing(UnitParser(self.path).read()) as units:
+            for where, unit in units:
+                yield where, [unit.get(str(column), "") for column in columns]
+
+
+def text_in(unit: Unit, language: str) -> str:
+    """Return the text in a language; `en` also stands for its regions, such as `en-us`. "" if there is none."""
+    if language in unit:
+        return unit[language]
+    return next((text for name, text in unit.items() if name.startswith(f"{language}-")), "")
+
+
+def local(name: str) -> str:
+    """Return the name of an element without the prefix of its namespace."""
+    return name.rpartition(":")[2]
+
+
+def strict_parser(name: str) -> Any:
+    """Return a parser that refuses a DOCTYPE, and with it all entities but the five of XML, such as &amp;."""
+
+    def refuse(*_: object) -> None:
+        raise DataError(
+            f"{name}: an XML file with a DOCTYPE, which could declare entities",
+            "remove the <!DOCTYPE …> declaration from the file",
+        )
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    return parser
+
+
+def refuse_doctype(name: str, file: IO[bytes]) -> None:
+    """Read an XML file up to its first element; a DOCTYPE before it is an error."""
+    parser, has_begun = strict_parser(name), list[bool]()
+    parser.StartElementHandler = lambda *_: has_begun.append(True)
+    try:
+        while not has_begun and (part := file.read(PART)):
+            parser.Parse(part)
+    except expat.ExpatError as error:
+        raise not_well_formed(name, error) from None
+
+
+def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
+    return DataError(f"{name}:{error.lineno}: not well-formed XML ({expat.ErrorString(error.code)})", "export it again")
