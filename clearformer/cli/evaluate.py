@@ -181,7 +181,7 @@ def show_values(values: dict[str, Any], signatures: dict[str, str]) -> None:
     if "hypotheses" in values:
         print(values["hypotheses"])
     p_values = values.get("p_values", {})
-    for name in sorted(values, key=lambda name: name == "loss"):
+    for name in sorted(values, key=lambda name: name.endswith("loss")):
         if not isinstance(values[name], float):
             continue
         title, digits = TITLES.get(name, name), 2 if name in signatures else 4

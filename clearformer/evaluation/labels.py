@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from clearformer.evaluation.metrics.pearson import pearson
 
 
 def class_metrics(logits: Tensor, labels: Tensor, classes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return loss (nats per example), accuracy, macro_f1, matthews, confusion and examples.
+    """Return loss (nats per example), balanced_loss, accuracy, macro_f1, matthews, confusion and examples.
 
     logits (N, C), labels (N,). With the names of the classes, the result has `per_class`, too: precision, recall, f1
     and support of each.
@@ -21,6 +22,7 @@ def class_metrics(logits: Tensor, labels: Tensor, classes: Sequence[str] = ()) -
     table = confusion(labels.tolist(), logits.argmax(-1).tolist(), logits.size(-1))
     metrics = {
         "loss": float(F.cross_entropy(logits, labels)),
+        "balanced_loss": balanced_loss(logits, labels),
         "accuracy": accuracy(table),
         "macro_f1": macro_f1(table),
         "matthews": matthews(table),
@@ -28,6 +30,16 @@ def class_metrics(logits: Tensor, labels: Tensor, classes: Sequence[str] = ()) -
         "examples": len(labels),
     }
     return metrics | ({"per_class": per_class(table, classes)} if classes else {})
+
+
+def balanced_loss(logits: Tensor, labels: Tensor) -> float:
+    """Return the mean over classes of the mean loss of their examples; classes without examples do not count.
+
+    With balanced weights, this is what training minimises. Unlike macro F1, it distinguishes models even if a rare
+    class has only a few examples, all of them predicted wrongly.
+    """
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    return float(torch.stack([losses[labels == k].mean() for k in labels.unique()]).mean())
 
 
 def image_metrics(logits: Tensor, labels: Tensor, classes: Sequence[str] = ()) -> dict[str, Any]:
@@ -65,6 +77,7 @@ def evaluation(
     metrics = compute(logits, labels, classes)
     if temperature != 1:
         metrics["loss"] = mean_loss(logits, labels, temperature)
+        metrics["balanced_loss"] = balanced_loss(logits.double() / temperature, labels)
     return metrics | calibration_metrics(logits, labels, temperature) | {"classes": list(classes)}
 
 

@@ -1,6 +1,7 @@
 """The base class of tasks that predict classes: class weights in training, and the calibration of a trained model."""
 
 from abc import abstractmethod
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +11,11 @@ from torch import Tensor, nn
 from clearformer.checkpoint import CALIBRATION, RunFolder, write_json
 from clearformer.errors import CheckpointError
 from clearformer.evaluation.metrics.calibration import calibration_error, fit_temperature, mean_loss, reliability
-from clearformer.metric import MACRO_F1, Metric
+from clearformer.metric import BALANCED_LOSS, Metric
 from clearformer.objectives.class_weights import describe_balance, resolve
 from clearformer.tables import Tables
 from clearformer.tasks.task import Pretrained, Task
+from clearformer.training.feed import Steps
 from clearformer.training.journal import console
 from clearformer.wording import count, listed
 
@@ -54,6 +56,8 @@ class ClassTask(Task):
             return
         weights = self.class_weights()
         lines = [describe_balance(self.classes, self.class_counts(), weights, self.unit)]
+        if weights is not None:
+            lines.append(self.describe_steps())
         missing = [name for name, n in zip(self.classes, self.class_counts("valid")) if n == 0]
         if missing:
             names = listed(missing, most=5)
@@ -61,6 +65,22 @@ class ClassTask(Task):
         for line in filter(None, lines):
             if weights is not None or self.notes_imbalance:
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def describe_steps(self) -> str | None:
+        """Recommend larger steps if most steps lack examples of the rarest class; otherwise return None.
+
+        The few steps that have such an example have a large gradient, which is clipped (train.clip). The weights then
+        have little effect.
+        """
+        accumulation, counts = self.recipe.train.accumulation, self.class_counts()
+        n_steps = Steps(self.split("train"), accumulation).count(0)
+        n, name = min((n, name) for n, name in zip(counts, self.classes or []) if n)
+        if n >= n_steps:
+            return None
+        return (
+            f"a step has {n / n_steps:.2g} {self.unit} of {name} on average, too few for weights to have much effect; "
+            f"larger steps: --set train.accumulation={ceil(accumulation * n_steps / n)}"
+        )
 
     # --- calibration
 
@@ -90,6 +110,5 @@ class ClassTask(Task):
 
 
 def deciding_first(metrics: tuple[Metric, ...], recipe: Tables) -> tuple[Metric, ...]:
-    """Move macro F1 to the front if classes are weighted, since accuracy may choose a model that ignores rare ones."""
-    is_weighted = bool(getattr(recipe.objective, "weights", None))
-    return (MACRO_F1, *(metric for metric in metrics if metric != MACRO_F1)) if is_weighted else metrics
+    """Put the balanced loss first if classes are weighted, since accuracy may choose a model that ignores rare ones."""
+    return (BALANCED_LOSS, *metrics) if getattr(recipe.objective, "weights", None) else metrics

@@ -34,8 +34,8 @@ def evaluate(
     pairs        bleu, chrf, signatures, sentences, translations; accepts refs, tokenize, lowercase, progress,
                  and the settings of [decode], such as beam=1
     text         loss (natural logarithm, per token), perplexity, tokens
-    labels       loss, accuracy, macro_f1, matthews, confusion, per_class, ece, reliability, classes, examples; for a
-                 regression: loss, pearson
+    labels       loss, balanced_loss, accuracy, macro_f1, matthews, confusion, per_class, ece, reliability, classes,
+                 examples; for a regression: loss, pearson
     images       the same with top5, and images instead of examples; for an autoencoder: error
     recordings   wer, cer, words, sentences
 

@@ -1,6 +1,7 @@
 """Classes out of balance: the note, --balance, weights by name, and the errors."""
 
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -61,7 +62,7 @@ def test_balanced_classes_are_not_reported(cli, tmp_path: Path) -> None:
     assert (shown.code, "balance" in shown.err) == (0, False)
 
 
-def test_balance_weights_the_loss_and_decides_by_macro_f1(cli, skewed: Path, tmp_path: Path) -> None:
+def test_balance_weights_the_loss_and_decides_by_a_balanced_loss(cli, skewed: Path, tmp_path: Path) -> None:
     given = ("train", "--labels", skewed, "--out", tmp_path / "run", "--device", "cpu", *SETTINGS, "--balance")
     assert json.loads(cli(*given, "--dry-run", "--json").out)["objective"]["weights"] == "balanced"
     shown = cli(*given)
@@ -74,8 +75,17 @@ def test_balance_weights_the_loss_and_decides_by_macro_f1(cli, skewed: Path, tmp
     assert recipe.objective.weights == "balanced"
     task = prepare(recipe, RunFolder(tmp_path / "run"), World(), None, None)
     assert task.build_objective().config.weights == pytest.approx((n / (2 * bad), n / (2 * good)))
-    assert task.deciding_metric(recipe).name == "macro_f1"
+    assert task.deciding_metric(recipe).name == "balanced_loss"
     assert task.deciding_metric(recipe.with_tables(objective=recipe.objective.changed(weights=None))).name == "accuracy"
+
+
+def test_steps_without_rare_classes_are_reported(cli, skewed: Path, tmp_path: Path) -> None:
+    """Their weights would be lost in gradient clipping. The setting of the hint remedies it."""
+    given = ("train", "--labels", skewed, "--device", "cpu", *SETTINGS, "--set", "train.tokens=40", "--balance")
+    shown = cli(*given, "--out", tmp_path / "run").err
+    assert "examples of good on average, too few for weights to have much effect" in shown
+    setting = re.findall(r"larger steps: --set (train.accumulation=\d+)", shown)
+    assert "on average, too few" not in cli(*given, "--set", *setting, "--out", tmp_path / "large").err
 
 
 def test_weights_by_name(cli, skewed: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clearformer.evaluation.labels import class_metrics, confident_errors, evaluation, image_metrics
+from clearformer.evaluation.labels import balanced_loss, class_metrics, confident_errors, evaluation, image_metrics
 
 LOGITS = torch.tensor([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 5.0, 0.0], [2.0, 0.0, 1.0], [0.0, 0.0, 4.0]])
 LABELS = torch.tensor([0, 2, 0, 2, 2])
@@ -29,6 +29,13 @@ def test_no_errors() -> None:
     assert confident_errors(LOGITS, LOGITS.argmax(-1), CLASSES, 3, describe) == []
 
 
+def test_every_class_has_the_same_part_in_the_balanced_loss() -> None:
+    losses = F.cross_entropy(LOGITS, LABELS, reduction="none")
+    a, c = losses[[0, 2]].mean(), losses[[1, 3, 4]].mean()  # there is no b
+    assert balanced_loss(LOGITS, LABELS) == pytest.approx(float((a + c) / 2))
+    assert class_metrics(LOGITS, LABELS)["balanced_loss"] == balanced_loss(LOGITS, LABELS)
+
+
 def test_classes_have_metrics_only_by_name() -> None:
     assert "per_class" not in class_metrics(LOGITS, LABELS)
     rows = class_metrics(LOGITS, LABELS, CLASSES)["per_class"]
@@ -39,6 +46,6 @@ def test_classes_have_metrics_only_by_name() -> None:
 def test_a_temperature_changes_loss_and_calibration_only() -> None:
     plain, warm = (evaluation(LOGITS, LABELS, CLASSES, class_metrics, t) for t in (1.0, 2.0))
     changed = {name for name in warm if name not in plain or warm[name] != plain[name]}
-    assert changed == {"loss", "ece", "ece_uncalibrated", "reliability", "temperature"}
+    assert changed == {"loss", "balanced_loss", "ece", "ece_uncalibrated", "reliability", "temperature"}
     assert warm["loss"] == pytest.approx(float(F.cross_entropy(LOGITS / 2, LABELS)))
     assert plain["classes"] == CLASSES
