@@ -77,7 +77,8 @@ def plot_image_errors(data: Mapping[str, Any], path: Path | str) -> Path:
         figure.suptitle(data["title"], fontsize=10)
         axes = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
         for ax, error, pixels in zip(axes, errors, data["images"]):
-            draw_image(ax, pixels, f"{error['label']}\n→ {error['predicted']} {error['probability']:.2f}")
+            names = [shorten(error[name], 10, placeholder="…") for name in ("label", "predicted")]
+            draw_image(ax, pixels, f"{names[0]} → {names[1]} {error['probability']:.2f}")
         for blank in axes[len(errors) :]:
             blank.remove()
     return Path(path)

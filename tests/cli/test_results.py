@@ -206,6 +206,9 @@ def test_figures_of_images(eye: Path, blots: Path, tmp_path: Path, name: str) ->
     values = clearformer.plot(name, tmp_path / "a.png", model=eye, images=blots)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     if name == "errors":
+        first = values["errors"][0]
+        drawn = FIGURES[name].draw(values, tmp_path / "a.svg").read_text()
+        assert f"<!-- {first['label']} → {first['predicted']} {first['probability']:.2f} -->" in drawn
         assert len(values["images"]) == len(values["errors"])
         with Image.open(values["errors"][0]["image"]) as image:
             assert values["images"][0] == np.asarray(image).tolist()  # 9 × 9, the size of the model
