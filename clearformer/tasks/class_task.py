@@ -69,8 +69,8 @@ class ClassTask(Task):
     def describe_steps(self) -> str | None:
         """Recommend larger steps if most steps lack examples of the rarest class; otherwise return None.
 
-        The few steps that have such an example have a large gradient, which is clipped (train.clip). The weights then
-        have little effect.
+        The few steps that have such an example have a large gradient, which train.clip limits, so that the weights have
+        less effect.
         """
         accumulation, counts = self.recipe.train.accumulation, self.class_counts()
         n_steps = Steps(self.split("train"), accumulation).count(0)
