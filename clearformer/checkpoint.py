@@ -3,6 +3,7 @@
     recipe.toml          the resolved recipe; reading it back rebuilds the run
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
     classes.json         the classes of a classifier, in the order of its logits
+    calibration.json     the temperature of its probabilities, written by evaluate --calibrate
     data/*.safetensors   the tokenised corpus, so that a resumed run trains on exactly the same pairs
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
@@ -34,6 +35,7 @@ from clearformer.errors import CheckpointError, MachineError
 from clearformer.wording import count
 
 CLASSES = "classes.json"
+CALIBRATION = "calibration.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

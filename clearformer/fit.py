@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearformer.checkpoint import RunFolder, versions, write_json, write_text
+from clearformer.checkpoint import CALIBRATION, RunFolder, versions, write_json, write_text
 from clearformer.errors import CheckpointError, Interrupted, MachineError
 from clearformer.layers.linear import pack
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
@@ -109,6 +109,9 @@ def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> 
         run.sweep()
         if not resume:
             discard(run)
+        elif (run.path / CALIBRATION).exists():
+            (run.path / CALIBRATION).unlink()  # it belongs to weights that may change now
+            console.print("the run is no longer calibrated; repeat clearformer evaluate --calibrate after training")
 
 
 def is_same(one: Path, two: Path) -> bool:

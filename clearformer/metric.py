@@ -29,6 +29,7 @@ class Metric(NamedTuple):
 
 
 LOSS = Metric("loss", "Loss", lower_is_better=True)
+BALANCED_LOSS = Metric("balanced_loss", "Loss, mean of classes", lower_is_better=True)
 PERPLEXITY = Metric("perplexity", "Perplexity", lower_is_better=True, digits=2)
 ACCURACY = Metric("accuracy", "Accuracy")
 MACRO_F1 = Metric("macro_f1", "Macro F1")

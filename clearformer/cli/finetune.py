@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json, Out, RunDevice, Set, TrainingCommand, model_option
+from clearformer.cli.options import Balance, Json, Out, RunDevice, Set, TrainingCommand, model_option
 
 
 @app.command(cls=TrainingCommand)
@@ -22,6 +22,7 @@ def finetune(
         ),
     ] = "full",
     settings: Set = [],  # noqa: B006
+    balance: Balance = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
     device: RunDevice = "auto",
     out: Out = None,
@@ -33,7 +34,7 @@ def finetune(
       clearformer finetune --model runs/m30k --pairs more.tsv                 # a translator
       clearformer finetune --model runs/m30k --pairs more.tsv --method lora --set train.steps=500
       clearformer finetune --model runs/book --text other.txt                 # a language model
-      clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head
+      clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head --balance
       clearformer finetune --model runs/photos --images others/ --method head # an image classifier
       clearformer finetune --resume --out runs/more --model runs/m30k         # after an interruption
 
@@ -49,8 +50,7 @@ def finetune(
     from clearformer.verbs import finetune as verb
 
     chosen_method: Any = method
-    report = verb.finetune(
-        model, method=chosen_method, out=out, settings=settings, resume=resume, device=device, **ctx.obj
-    )
+    options: dict[str, Any] = {"settings": settings, "balance": balance, "resume": resume, "device": device}
+    report = verb.finetune(model, method=chosen_method, out=out, **options, **ctx.obj)
     if report:
         print(dumps(report) if json else report["run"])

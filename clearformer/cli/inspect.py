@@ -49,4 +49,6 @@ def inspect(
         shape, field = "×".join(map(str, layer["output"])), layer["receptive_field"] or ""
         row = f"{layer['name']:<{width}}  {shape:>18}  {layer['parameters']:>12,}  {layer['multiply_adds']:>15,}"
         print(f"{row}  {field:>4}" if sees else row)
+    if "temperature" in result:
+        print(f"calibrated: probabilities are softmax(logits / {result['temperature']:.3g})")
     print(f"{'total':<{width}}  {'':>18}  {result['parameters']:>12,}  {result['multiply_adds']:>15,}")

@@ -49,6 +49,14 @@ Set = Annotated[
         rich_help_panel="Model and settings",
     ),
 ]
+Balance = Annotated[
+    bool,
+    typer.Option(
+        "--balance",
+        help="Give the examples of rare classes more weight, for --labels and --images.",
+        rich_help_panel="Model and settings",
+    ),
+]
 Beam = Annotated[
     int | None,
     typer.Option(
@@ -172,7 +180,7 @@ class DataCommand(Command):
     def data_options(self) -> list[Any]:
         """Build one option for each data flag, for each split, and for each option of a data flag."""
         known = list(flags().values())
-        alternatives = {"recipe": "a recipe", "resume": "--resume"}
+        alternatives = {"recipe": "a recipe", "resume": "--resume", "hypotheses": "--hypotheses"}
         others = [text for name, text in alternatives.items() if any(param.name == name for param in self.params)]
         heading = f"Data ({' or '.join([', '.join(['one of these', *others[:-1]]), *others[-1:]])} is required)"
         rows = [(flag.name, flag.metavar, flag.help, False, heading) for flag in known] + [

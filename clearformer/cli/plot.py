@@ -40,7 +40,7 @@ def plot(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Texts for embeddings: one per line, or labelled texts as .tsv, .csv or .jsonl.",
+            help="Texts: one per line for embeddings, or labelled texts as .tsv, .csv or .jsonl.",
             show_default="none",
             rich_help_panel="Model and data",
         ),
@@ -83,13 +83,16 @@ def plot(
       clearformer plot gradients --out gradients.svg --json > gradients.json # with its values
       clearformer plot attention --model runs/mine "A man rides a bike."
       clearformer plot embeddings --model runs/photos --images photos/
-      clearformer plot embeddings --model all-MiniLM-L6-v2 --texts reviews.tsv
+      clearformer plot confusion --model runs/reviews --texts test.tsv
       clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
 
     Without a model: optimizers, gradients, positions, schedules, complexity, level-sets and batch-norm.
 
     For image models: embeddings of images, rollout and grad-cam (the image regions that a model uses), filters,
     features (the feature maps of a layer) and shifts (the effect of moving the image).
+
+    For classifiers, with labelled --texts or --images: confusion (labels and predictions), calibration (accuracy by
+    probability) and errors (the most confident ones).
 
     For text models: embeddings of texts, and attention (every head of a layer). Attention layers are numbered
     0, 1 and so on; in the encoder of a translator, encoder.0, encoder.1 and so on. --json prints the plotted values.

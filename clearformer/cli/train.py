@@ -2,12 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json, Out, RunDevice, Set, TrainingCommand
+from clearformer.cli.options import Balance, Json, Out, RunDevice, Set, TrainingCommand
 
 
 @app.command(cls=TrainingCommand)
@@ -29,6 +29,7 @@ def train(
         ),
     ] = None,
     settings: Set = [],  # noqa: B006
+    balance: Balance = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and write nothing.", rich_help_panel="Run")
@@ -42,9 +43,9 @@ def train(
     Examples:
       clearformer train --pairs train.tsv                              # a translator
       clearformer train --text book.txt --model gpt                    # a language model
-      clearformer train --labels reviews.tsv --set train.steps=2000    # a text classifier
+      clearformer train --labels reviews.tsv --balance                 # a text classifier
       clearformer train --images photos/ --model resnet18 --dry-run    # print the recipe only
-      clearformer train recipes/multi30k-en-de.toml --out runs/m30k    # from a recipe
+      clearformer train recipes/multi30k-en-de.toml --set train.steps=2000 --out runs/m30k
       clearformer train --resume --out runs/m30k                       # after an interruption
 
     Pairs train a translator, text a language model, labelled texts or words a classifier, images a classifier or an
@@ -60,12 +61,13 @@ def train(
     from clearformer.verbs import train as verb
 
     if dry_run:
-        chosen = verb.plan(recipe, model=model, settings=settings, device=device, **ctx.obj)
+        chosen = verb.plan(recipe, model=model, settings=settings, balance=balance, device=device, **ctx.obj)
         verb.probe(chosen)
         print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
         folder = out or verb.default_folder(chosen)
         print(f"dry run: nothing is written; without --dry-run, the run folder is {folder}", file=sys.stderr)
         return
-    report = verb.train(recipe, model=model, out=out, settings=settings, resume=resume, device=device, **ctx.obj)
+    options: dict[str, Any] = {"settings": settings, "balance": balance, "resume": resume, "device": device}
+    report = verb.train(recipe, model=model, out=out, **options, **ctx.obj)
     if report:
         print(dumps(report) if json else report["run"])

@@ -43,7 +43,7 @@ def fitted(image: Image.Image, config: ImageConfig) -> np.ndarray:
 
 
 class Fitted(NamedTuple):
-    """An image's pixels, uint8 (C, size, size), its label, and its place in [0, 1), which decides its split.
+    """An image's pixels, uint8 (C, size, size), label, place in [0, 1), which decides its split, and file name.
 
     The place is computed from the pixels of the file, so that copies of an image belong to one split in every recipe.
     """
@@ -51,6 +51,7 @@ class Fitted(NamedTuple):
     pixels: np.ndarray
     label: str
     place: float
+    name: str = ""
 
 
 def fit_all(images: Iterable[ImageFile], config: ImageConfig, broken: list[str]) -> Generator[Fitted]:
@@ -61,7 +62,7 @@ def fit_all(images: Iterable[ImageFile], config: ImageConfig, broken: list[str])
             image = file.open()
         except DataError as error:
             return error
-        return Fitted(fitted(image, config), file.label, place(image.tobytes()))
+        return Fitted(fitted(image, config), file.label, place(image.tobytes()), file.name)
 
     rest = iter(images)
     with ThreadPoolExecutor() as pool:

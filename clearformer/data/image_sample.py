@@ -31,6 +31,17 @@ def sample_images(paths: Sequence[Path], kind: ImageSource, image: ImageConfig, 
     return ImageSample(np.stack([image.pixels for image in readable]), [image.label for image in readable])
 
 
+def named_images(path: Path, kind: ImageSource, image: ImageConfig, names: Sequence[str]) -> np.ndarray:
+    """Return the pixels of the images with these names at a path, in the order of the names: uint8 (N, C, size, size).
+
+    The names are those of `ImageFile`.
+    """
+    wanted = set(names)
+    files = [file for file in kind.changed(path=path).read() if file.name in wanted]
+    pixels = {file.name: file.pixels for file in fit_all(files, image, [])}
+    return np.stack([pixels[name] for name in names])
+
+
 def read_images(path: Path, kind: ImageSource) -> list[ImageFile]:
     """Return the images at a path. A file with an image suffix is a single image without a label."""
     from PIL import Image

@@ -1,6 +1,6 @@
 """A text classifier with its tokenizer and the names of its classes.
 
-p(class | text) = softmax(logits)
+p(class | text) = softmax(logits / T),  T = 1 unless the model is calibrated
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Classifier(TextModel):
                 f"{self.name} predicts values, not classes: it was trained with data.regression = true",
                 "call `values` or `predict` instead",
             )
-        return by_probability(self.logits(texts, pairs), self.classes) if texts else []
+        return by_probability(self.logits(texts, pairs), self.classes, self.temperature) if texts else []
 
     def values(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
         """Return the value that a regression model predicts for each text."""
@@ -108,9 +108,14 @@ class Classifier(TextModel):
     scores = renamed("scores", "logits")
 
 
-def by_probability(logits: Tensor, classes: Sequence[str]) -> list[list[Prediction]]:
-    """Return all classes of each example, the most probable first, from logits (N, C)."""
+def by_probability(logits: Tensor, classes: Sequence[str], temperature: float = 1.0) -> list[list[Prediction]]:
+    """Return all classes of each example, the most probable first, from logits (N, C).
+
+    The order does not depend on the temperature, not even where probabilities are rounded to the same value.
+    """
     probabilities, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    if temperature != 1:
+        probabilities = (logits / temperature).softmax(-1).gather(-1, order)
     rows = zip(order.tolist(), probabilities.tolist())
     return [[Prediction(classes[k], p) for k, p in zip(*row)] for row in rows]
 

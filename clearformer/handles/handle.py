@@ -13,6 +13,8 @@ class Handle:
 
     kind: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]]
+    temperature: float = 1.0
+    """What a classifier divides its logits by before the softmax; other than 1 after `evaluate --calibrate`."""
 
     def __init__(self, model: nn.Module, name: str = "model") -> None:
         self.model: Any = model.eval()
@@ -23,7 +25,8 @@ class Handle:
         return next(self.model.parameters()).device
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}: {self.kind}>"
+        calibrated = "" if self.temperature == 1 else f", calibrated (temperature {self.temperature:.3g})"
+        return f"<{type(self).__name__} {self.name}: {self.kind}{calibrated}>"
 
 
 def renamed(old: str, new: str) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """An image classifier with its [image] settings and the names of its classes.
 
-p(class | image) = softmax(logits)
+p(class | image) = softmax(logits / T),  T = 1 unless the model is calibrated
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class ImageClassifier(ImageModel):
     def classify(self, images: Sequence[Image]) -> list[list[Prediction]]:
         """Return all classes for each image (a file or an array of pixels), the most probable class first."""
         refuse_string(images, "file")
-        return by_probability(self.logits(self.pixels(images)), self.classes) if images else []
+        return by_probability(self.logits(self.pixels(images)), self.classes, self.temperature) if images else []
 
     def logits(self, pixels: np.ndarray) -> Tensor:
         """Compute the logits of images: uint8 (N, C, size, size) -> (N, K) on the CPU."""

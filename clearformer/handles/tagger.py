@@ -1,6 +1,6 @@
 """A tagger with its tokenizer and classes: a label for each word of a sentence.
 
-p(class | word, sentence) = softmax(logits at the word's first token)
+p(class | word, sentence) = softmax(logits at the word's first token / T),  T = 1 unless the model is calibrated
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class Tagger(TextModel):
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Prediction]]]:
         """Return all classes for each word of each sentence, the most probable class first."""
         refuse_undivided(sentences)
-        predictions = by_probability(self.logits(sentences), self.classes) if any(sentences) else []
+        predictions = by_probability(self.logits(sentences), self.classes, self.temperature) if any(sentences) else []
         return by_sentence(predictions, sentences)
 
     def values(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:

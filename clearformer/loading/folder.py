@@ -2,12 +2,13 @@
 
 import json
 from importlib.resources import files
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from clearformer.checkpoint import CLASSES, RunFolder, load_tensors, read_facts
+from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, load_tensors, read_facts
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError, suggest
 from clearformer.interop.huggingface.class_names import class_names
@@ -153,3 +154,19 @@ def read_classes(folder: Path) -> list[str]:
             "copy the whole run folder again",
         )
     return [str(label) for label in classes]
+
+
+def read_temperature(folder: Path) -> float:
+    """Read the temperature that `evaluate --calibrate` saved in a run folder; 1 if the run is not calibrated."""
+    path = folder / CALIBRATION
+    if not path.exists():
+        return 1.0
+    try:
+        temperature = float(json.loads(path.read_text(encoding="utf-8"))["temperature"])
+    except (OSError, ValueError, TypeError, KeyError):
+        temperature = nan
+    if not 0 < temperature < inf:
+        raise CheckpointError(
+            f"{path} has no temperature above 0", "remove the file, and repeat clearformer evaluate --calibrate"
+        )
+    return temperature

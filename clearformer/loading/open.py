@@ -18,6 +18,7 @@ from clearformer.loading.folder import (
     read_class_names,
     read_foreign,
     read_run,
+    read_temperature,
 )
 from clearformer.models.build import build_model, build_unfilled
 from clearformer.models.classifier import Classifier
@@ -44,7 +45,8 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
         load_weights(network, weights, where, tune(network, tuning))
         for_inference(network, tuning)
     network = network.to(pick_device(device))
-    return Pretrained(path.name, path, recipe, network, tokenizers, read_template(path), read_class_names(path, recipe))
+    classes, temperature = read_class_names(path, recipe), read_temperature(path)
+    return Pretrained(path.name, path, recipe, network, tokenizers, read_template(path), classes, temperature)
 
 
 def open_base(tuning: TuningConfig) -> Pretrained:

@@ -14,6 +14,7 @@ try:
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.optimizers import plot_optimizers
     from clearformer.plots.positions import plot_positions
+    from clearformer.plots.results import plot_calibration, plot_confusion, plot_errors
     from clearformer.plots.schedules import plot_schedules
     from clearformer.plots.shifts import plot_shifts
 except ModuleNotFoundError as error:
@@ -24,10 +25,13 @@ except ModuleNotFoundError as error:
 __all__ = [
     "plot_attention",
     "plot_batch_norm",
+    "plot_calibration",
     "plot_comparison",
     "plot_complexity",
+    "plot_confusion",
     "plot_curves",
     "plot_embeddings",
+    "plot_errors",
     "plot_gradients",
     "plot_growth",
     "plot_heat",

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder
-from clearformer.data.batch import EncoderBatch
+from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
 from clearformer.data.files.open import describe_columns
 from clearformer.data.labels import Labelled, LabelRows, label_value, named_columns, number_classes
 from clearformer.data.tags import Tagged, is_tagged
 from clearformer.errors import ConfigError, DataError
-from clearformer.evaluation.labels import class_metrics, regression_metrics
+from clearformer.evaluation.labels import class_metrics, confident_errors, evaluation, regression_metrics
 from clearformer.handles.batching import read_rows
 from clearformer.handles.classifier import Classifier
 from clearformer.handles.text_encoder import TextEncoder
@@ -29,7 +29,8 @@ from clearformer.objectives.classification import Classification
 from clearformer.tables import Tables
 from clearformer.tasks import LABELS, Given
 from clearformer.tasks.auto.labels import plan_finetune_labels, plan_labels
-from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, refuse_options
+from clearformer.tasks.class_task import ClassTask, deciding_first
+from clearformer.tasks.task import Plan, Pretrained, Request, device_of, refuse_options
 from clearformer.tasks.text_task import text_encoder
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.training.journal import console
@@ -59,10 +60,9 @@ class RowBatches:
         return self.rows.count(rows)
 
 
-class LabelTask(Task):
+class LabelTask(ClassTask):
     flag = LABELS
     unit = "examples"
-    has_classes = True
     form: ClassVar[type[LabelRows]]
     """The class that stores the rows."""
     columns: ClassVar[tuple[str, str]]
@@ -75,7 +75,15 @@ class LabelTask(Task):
 
     @classmethod
     def metrics(cls, recipe: Tables) -> tuple[Metric, ...]:
-        return (LOSS, PEARSON) if is_regression(recipe) else (ACCURACY, MACRO_F1, LOSS)
+        return (LOSS, PEARSON) if is_regression(recipe) else deciding_first((ACCURACY, MACRO_F1, LOSS), recipe)
+
+    @classmethod
+    def check(cls, recipe: Tables, where: str) -> None:
+        if is_regression(recipe) and getattr(recipe.objective, "weights", None):
+            raise ConfigError(
+                f"{where}: objective.weights is for classes, but data.regression = true predicts values",
+                "remove objective.weights (--balance), or set data.regression = false",
+            )
 
     # --- zero configuration
 
@@ -144,6 +152,7 @@ class LabelTask(Task):
             mean = round(rows.tokens.lengths.mean())
             console.print(f"{split}: {count(len(rows), 'text')}, {count(mean, 'token')} each on average")
         self.training_file = None
+        self.print_balance()
 
     # --- in training
 
@@ -158,6 +167,14 @@ class LabelTask(Task):
         target = count(len(self.classes), "class", "classes") if self.classes else "numeric labels"
         return f"{count(len(self.split('train').rows), 'training text')}, {target}"
 
+    def stored_classes(self, split: str) -> np.ndarray:
+        classes: np.ndarray = self.form.load(self.path(split)).classes
+        return classes[classes != IGNORE]
+
+    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+        outputs, labels = self.outputs(model, split)
+        return class_metrics(outputs, labels, self.classes) if self.classes else regression_metrics(outputs, labels)
+
     # --- inference
 
     @classmethod
@@ -167,8 +184,10 @@ class LabelTask(Task):
         return text_encoder(base, model, unit)
 
     @classmethod
-    def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Return the metrics of a classifier: loss, accuracy, macro_f1, matthews, confusion, classes and examples.
+    def evaluate(
+        cls, model: Pretrained, given: Given, errors: int = 0, calibrate: bool = False, **options: Any
+    ) -> dict[str, Any]:
+        """Return the metrics of a classifier: those of `evaluation.labels.evaluation`, and errors if there are any.
 
         For a regression: loss (mean squared error), pearson and examples. The columns default to the training columns;
         if the file does not have them, to well-known names.
@@ -183,12 +202,30 @@ class LabelTask(Task):
         data = data or cls.data.parse({"train": source}, f"--{cls.flag.name}")
         examples = list(data.train.changed(**source).read())
         labels = torch.from_numpy(encode_labels(examples, classes, str(path)))
-        return cls.example_metrics(model, examples, labels) | ({"classes": classes} if classes else {})
+        outputs = cls.read_examples(model, examples)
+        if not classes:
+            return regression_metrics(outputs, labels) | cls.counts(examples)
+        temperature = cls.calibrate(model) if calibrate else model.temperature
+        metrics = evaluation(outputs, labels, classes, class_metrics, temperature) | cls.counts(examples)
+        if errors:
+            rows = cls.rows(examples)
+            metrics["errors"] = confident_errors(outputs, labels, classes, errors, rows.__getitem__, temperature)
+        return metrics
 
     @classmethod
     @abstractmethod
-    def example_metrics(cls, model: Pretrained, examples: Sequence[Any], labels: Tensor) -> dict[str, Any]:
-        """Compute the metrics on examples; `labels` holds their encoded labels."""
+    def read_examples(cls, model: Pretrained, examples: Sequence[Any]) -> Tensor:
+        """Return the outputs of the head for each text or word, (N, C) on the CPU."""
+
+    @classmethod
+    @abstractmethod
+    def rows(cls, examples: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return the columns that identify each text or word in a list of errors."""
+
+    @classmethod
+    def counts(cls, examples: Sequence[Any]) -> dict[str, int]:
+        """Return counts that are reported in addition to the number of labels."""
+        return {}
 
 
 def column_keys(keys: tuple[str, str], given: Given) -> dict[str, Any]:
@@ -205,10 +242,6 @@ def max_tokens(model: Pretrained) -> int | None:
     """Return data.max_tokens of the recipe, or None if it is not set."""
     length: int | None = getattr(model.recipe.data, "max_tokens", None)
     return length
-
-
-def label_metrics(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
-    return regression_metrics(outputs, labels) if labels.is_floating_point() else class_metrics(outputs, labels)
 
 
 def labels_of(examples: Sequence[Labelled | Tagged]) -> list[str]:
@@ -237,23 +270,31 @@ class ClassificationTask(LabelTask):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
+        super().check(recipe, where)
         if getattr(recipe.model, "pooling", None) == "none":
             raise ConfigError(
                 f'{where}: model.pooling = "none" is for labelled words, but objective.kind = "classification"',
                 'set model.pooling = "mean", or objective.kind = "token-classification"',
             )
 
-    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+    def outputs(self, model: nn.Module, split: str) -> tuple[Tensor, Tensor]:
         rows = self.split(split).rows
         outputs = read_rows(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
-        return label_metrics(outputs, torch.from_numpy(rows.classes))
+        return outputs, torch.from_numpy(rows.classes)
 
     @classmethod
     def handle(cls, model: Pretrained) -> Classifier:
         is_pair = model.recipe.data is not None and isinstance(model.recipe.data.train.text, tuple)
-        return Classifier(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model), is_pair)
+        classes, length = model.classes or [], max_tokens(model)
+        handle = Classifier(model.network, model.tokenizer, classes, model.name, length, is_pair)
+        handle.temperature = model.temperature
+        return handle
 
     @classmethod
-    def example_metrics(cls, model: Pretrained, examples: Sequence[Labelled], labels: Tensor) -> dict[str, Any]:
+    def read_examples(cls, model: Pretrained, examples: Sequence[Labelled]) -> Tensor:
         pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-        return label_metrics(cls.handle(model).logits([example.text for example in examples], pairs), labels)
+        return cls.handle(model).logits([example.text for example in examples], pairs)
+
+    @classmethod
+    def rows(cls, examples: Sequence[Labelled]) -> list[dict[str, Any]]:
+        return [{"text": text} | ({} if pair is None else {"pair": pair}) for text, pair, _ in examples]

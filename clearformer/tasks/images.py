@@ -154,19 +154,23 @@ class ImageTask(Task):
 
     @classmethod
     def evaluate(cls, model: Pretrained, given: Given, **options: Any) -> dict[str, Any]:
-        """Compute the metrics on other images. Unreadable images are listed, and counted as `left_out`."""
-        refuse_options(given, options)
+        """Compute the metrics on other images. Unreadable images are listed, and counted as `left_out`.
+
+        `errors` and `calibrate` are for classifiers.
+        """
+        known = ("errors", "calibrate") if cls.predicts_classes else ()
+        refuse_options(given, {name: value for name, value in options.items() if name not in known})
         path = Path(given.files)
         data = model.recipe.data or cls.data.parse({"train": {"path": path}}, f"--{cls.flag.name}")
-        measure, broken, labels, measured = cls.measure(model), list[str](), list[str](), list[Tensor]()
+        measure, broken, names, measured = cls.measure(model), list[str](), list[tuple[str, str]](), list[Tensor]()
         images = fit_all(data.train.changed(path=path).read(), image_table(model), broken)
         while chunk := list(islice(images, CHUNK)):
-            labels += [image.label for image in chunk]
+            names += [(image.name, image.label) for image in chunk]
             measured.append(measure(np.stack([image.pixels for image in chunk])))
         report_broken(broken)
-        if not labels:
+        if not names:
             raise DataError(f"{path}: {count(len(broken), 'image')}, but none can be read", f"first error: {broken[0]}")
-        return cls.summarise(torch.cat(measured), labels, model.classes or [], str(path)) | {"left_out": len(broken)}
+        return cls.summarise(model, torch.cat(measured), names, str(path), **options) | {"left_out": len(broken)}
 
     @classmethod
     @abstractmethod
@@ -175,8 +179,10 @@ class ImageTask(Task):
 
     @classmethod
     @abstractmethod
-    def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
-        """Compute the metrics from the output of `measure` for all images."""
+    def summarise(
+        cls, model: Pretrained, measured: Tensor, images: Sequence[tuple[str, str]], where: str
+    ) -> dict[str, Any]:
+        """Compute the metrics from the output of `measure` for all images, given with their names and labels."""
 
 
 def image_table(model: Pretrained) -> ImageConfig:

@@ -66,6 +66,8 @@ class ReconstructionTask(ImageTask):
         return cls.handle(model).errors
 
     @classmethod
-    def summarise(cls, measured: Tensor, labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, Any]:
+    def summarise(
+        cls, model: Pretrained, measured: Tensor, images: Sequence[tuple[str, str]], where: str
+    ) -> dict[str, Any]:
         """Return the mean squared error and the number of images."""
-        return {"error": float(measured.mean()), "images": len(labels)}
+        return {"error": float(measured.mean()), "images": len(images)}

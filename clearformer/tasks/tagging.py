@@ -13,7 +13,7 @@ from clearformer.handles.batching import read_tokens
 from clearformer.handles.tagger import Tagger
 from clearformer.objectives.classification import TokenClassification
 from clearformer.tables import Tables
-from clearformer.tasks.classification import LabelTask, label_metrics, max_tokens
+from clearformer.tasks.classification import LabelTask, max_tokens
 from clearformer.tasks.task import Pretrained, device_of
 
 
@@ -22,23 +22,33 @@ class TaggingTask(LabelTask):
     objective = TokenClassification
     form = TagRows
     columns = ("words", "labels")
+    notes_imbalance = False
 
     def settle(self) -> Tables:
         """Set model.pooling to "none": every token is classified."""
         return super().settle().with_model(pooling="none")
 
-    def score(self, model: nn.Module, split: str) -> dict[str, Any]:
+    def outputs(self, model: nn.Module, split: str) -> tuple[Tensor, Tensor]:
         rows = self.split(split).rows
         outputs = read_tokens(model, rows.tokens, rows.segments, self.tokenizer.pad_id, device_of(model))
         labels = torch.from_numpy(rows.classes)
-        return label_metrics(outputs[is_labelled(labels)], labels[is_labelled(labels)])
+        return outputs[is_labelled(labels)], labels[is_labelled(labels)]
 
     @classmethod
     def handle(cls, model: Pretrained) -> Tagger:
-        return Tagger(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model))
+        handle = Tagger(model.network, model.tokenizer, model.classes or [], model.name, max_tokens(model))
+        handle.temperature = model.temperature
+        return handle
 
     @classmethod
-    def example_metrics(cls, model: Pretrained, examples: Sequence[Tagged], labels: Tensor) -> dict[str, Any]:
-        """Compute the metrics. `examples` is the number of words, `sentences` the number of sentences."""
-        metrics = label_metrics(cls.handle(model).logits([example.words for example in examples]), labels)
-        return {**metrics, "sentences": len(examples)}
+    def read_examples(cls, model: Pretrained, examples: Sequence[Tagged]) -> Tensor:
+        return cls.handle(model).logits([example.words for example in examples])
+
+    @classmethod
+    def rows(cls, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
+        return [{"word": word, "text": " ".join(example.words)} for example in examples for word in example.words]
+
+    @classmethod
+    def counts(cls, examples: Sequence[Tagged]) -> dict[str, int]:
+        """Return the number of sentences; `examples` in the metrics is the number of words."""
+        return {"sentences": len(examples)}

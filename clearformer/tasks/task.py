@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from clearformer.checkpoint import CLASSES, RunFolder, write_json, write_text
+from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, write_json, write_text
 from clearformer.data.corpora import Corpora
 from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.handles.handle import Handle
@@ -87,6 +87,8 @@ class Pretrained:
     """The chat template, if the model was trained for conversations."""
     classes: list[str] | None = None
     """The classes of a classifier in the order of its logits; empty for a regression."""
+    temperature: float = 1.0
+    """What a classifier divides its logits by before the softmax; 1 unless the run is calibrated."""
 
     @property
     def config(self) -> Any:
@@ -129,6 +131,8 @@ class Task(ABC):
     n_tokenizers: ClassVar[int] = 1
     """The number of tokenizers: 2 for source and target, 0 for data without text."""
     has_classes: ClassVar[bool] = False
+    """Whether the data has classes, which are saved with the run."""
+    predicts_classes: ClassVar[bool] = False
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         self.recipe, self.run = recipe, run
@@ -248,8 +252,12 @@ class Task(ABC):
         """Construct the objective from [objective] and from the tables that its attribute `tables` lists."""
         kind = objective_named(self.recipe.objective.kind)
         tables = (getattr(self.recipe, name) for name in getattr(kind, "tables", ()))
-        objective: Objective = kind(self.recipe.objective, *tables)
+        objective: Objective = kind(self.objective_table(), *tables)
         return in_chunks(objective, self.recipe.train.recompute)
+
+    def objective_table(self) -> Any:
+        """Return the table [objective], with any values that depend on the training data."""
+        return self.recipe.objective
 
     def steps(self, world: World) -> Steps:
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
@@ -358,5 +366,5 @@ def is_prepared(run: RunFolder) -> bool:
 def discard(run: RunFolder) -> None:
     """Delete the vocabulary and the examples left by an earlier run, so that the corpus is read again."""
     prepared = [f"data/{split}.{suffix}" for split in ("train", "valid", "test") for suffix in ("safetensors", "json")]
-    for name in (*TOKENIZER_FILES, CLASSES, *prepared, "data/test.jsonl"):
+    for name in (*TOKENIZER_FILES, CLASSES, CALIBRATION, *prepared, "data/test.jsonl"):
         (run.path / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples
 from clearformer.tasks.task import Plan, Request
 from clearformer.tuning.methods import METHOD_NAMES, Method
-from clearformer.verbs.train import Name, default_folder, refuse_with_resume, run, saved_recipe
+from clearformer.verbs.train import Name, balanced, default_folder, refuse_with_resume, run, saved_recipe
 
 
 def finetune(
@@ -21,6 +21,7 @@ def finetune(
     method: Method = "full",
     out: Name | None = None,
     settings: Sequence[str] = (),
+    balance: bool = False,
     resume: bool = False,
     device: str = "auto",
     **data: Any,
@@ -30,13 +31,13 @@ def finetune(
     The data keywords are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
     images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
     method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
-    the run needs `model` at inference.
+    the run needs `model` at inference. `balance` weights the classes, as for `train`.
     """
     start = find(model)
     if method not in METHOD_NAMES:
         raise ConfigError(f"there is no fine-tuning method `{method}`", suggest(method, METHOD_NAMES))
     if resume:
-        refuse_with_resume({"pairs": pairs, **data})
+        refuse_with_resume({"pairs": pairs, **data, "balance": balance or None})
         return run(Plan(saved_recipe(out, settings)), Path(str(out)), True, device)
     given = collect({"pairs": pairs, **data})
     if given is None:
@@ -44,6 +45,7 @@ def finetune(
     task = TASKS.resolve(given.flag.task)
     request = Request(task.sources(given), None, settings, device, Recipe.parse, method)
     chosen = task.plan_finetune(request, start, read_recipe(start))
+    chosen = balanced(chosen) if balance else chosen
     base = open_model(start)
     refuse_prefix(base)
     folder = Path(out) if out else default_folder(chosen.recipe, start.name)

@@ -12,7 +12,7 @@ import torch
 from clearformer.data.batch import batch_class
 from clearformer.errors import ConfigError, suggest
 from clearformer.lens.summary import summarize
-from clearformer.loading.folder import bundled, read_recipe
+from clearformer.loading.folder import bundled, find, read_recipe, read_temperature
 from clearformer.models import MODELS
 from clearformer.models.build import build_model, model_config, preset_name, presets
 
@@ -23,8 +23,8 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
     """Return the layers of a run folder, bundled model, preset or architecture, with parameters and multiply-adds.
 
     Multiply-adds are counted for one example. `length` is its number of tokens, by default 32; for an image it is the
-    number of pixels per side, by default the image size of the model. The key `multiplications` is a deprecated alias
-    of `multiply_adds`.
+    number of pixels per side, by default the image size of the model. The key `temperature` is only there for a
+    calibrated classifier. The key `multiplications` is a deprecated alias of `multiply_adds`.
     """
     config = find_config(name)
     size = getattr(config, "size", None)
@@ -35,8 +35,10 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
         model = build_model(config)
         batch = batch_class(model).blank(1, length, getattr(config, "channels", 3))
     layers = summarize(model.eval(), batch)
+    temperature = read_temperature(find(name)) if is_folder(name) else 1.0
     return {
         "name": str(name),
+        **({} if temperature == 1 else {"temperature": temperature}),
         "parameters": sum(p.numel() for p in model.parameters()),
         "multiply_adds": (multiply_adds := sum(layer.multiply_adds for layer in layers)),
         "multiplications": multiply_adds,
@@ -45,9 +47,13 @@ def inspect(name: str | Path, length: int | None = None) -> dict[str, Any]:
     }
 
 
+def is_folder(name: str | Path) -> bool:
+    return Path(name).exists() or str(name) in bundled()
+
+
 def find_config(name: str | Path) -> Any:
     """Find the configuration of a run folder, bundled model, preset or architecture."""
-    if Path(name).exists() or str(name) in bundled():
+    if is_folder(name):
         return read_recipe(name).model
     known = [*presets(), *MODELS.names(), *bundled()]
     if preset_name(str(name)) not in known:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clearformer.checkpoint import RunFolder, weights_of
+from clearformer.checkpoint import CALIBRATION, RunFolder, weights_of, write_text
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.convert import converter_for, converter_of
 from clearformer.interop.huggingface.peft import CONFIG, import_adapter, read_config
@@ -27,6 +27,8 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
     else:
         merged, base = open_peft_adapter(adapter, base)
     write_run(out, merged.recipe, weights_of(merged.network), merged.tokenizers, merged.template, merged.classes)
+    if (adapter / CALIBRATION).exists():  # the merged model has the same logits
+        write_text(out / CALIBRATION, (adapter / CALIBRATION).read_text(encoding="utf-8"))
     return describe_run(out, merged.recipe, merged.network) | {"base": str(base)}
 
 

@@ -4,6 +4,7 @@ SeedFigure         computed from a seed                                         
 ImageModelFigure   computed from a trained model and images                          lens/
 EmbeddingsFigure   computed from a trained model and images or texts                 lens/embeddings.py
 TextFigure         computed from a trained model and a text                          lens/attention.py
+ResultFigure       computed from a trained classifier and labelled texts or images   evaluation/labels.py
 """
 
 from abc import ABC, abstractmethod
@@ -17,15 +18,17 @@ import torch
 
 from clearformer import plots
 from clearformer.claims import batch_norm, complexity, gradients, level_sets, optimizers, positions, schedules
-from clearformer.data.image_sample import sample_images
+from clearformer.data.image_sample import named_images, sample_images
 from clearformer.data.images import ImageSource
 from clearformer.data.labels import LabelSource
 from clearformer.data.text_sample import sample_texts
-from clearformer.errors import CheckpointError, ConfigError, suggest
+from clearformer.errors import CheckpointError, ConfigError, DataError, suggest
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.lens import attention, embeddings, features, filters, grad_cam, rollout, shifts
+from clearformer.lens.shown import shown
 from clearformer.loading.folder import read_recipe, task_of
 from clearformer.plots.style import suffix_of
+from clearformer.verbs.evaluate import evaluate
 from clearformer.verbs.load import load_encoder, load_image_model, open_packed
 
 Name = str | Path
@@ -164,6 +167,59 @@ class TextFigure(Figure):
         )
 
 
+@dataclass(frozen=True)
+class ResultFigure(Figure):
+    """A figure of the results of a classifier on labelled texts or images."""
+
+    look: Compute
+    draw: Draw
+
+    example = "--model runs/reviews --texts test.tsv; for images, --images FOLDER instead of --texts"
+
+    def needs(self, given: set[str]) -> set[str]:
+        return {"model", "images"} if "images" in given else {"model", "texts"}
+
+    def compute(self, options: Options) -> Values:
+        return self.look(options)
+
+
+def results(options: Options, errors: int = 0) -> Values:
+    """Evaluate a classifier on the texts or images of the options."""
+    if options.images is not None and len(options.images) > 1:
+        raise ConfigError("this figure takes --images only once", "give one folder or file of labelled images")
+    data = {"labels": options.texts} if options.images is None else {"images": options.images[0]}
+    return evaluate(options.model, device=options.device, confusion=True, errors=errors, **data)
+
+
+def confusion(options: Options) -> Values:
+    metrics = results(options)
+    title = f"{Path(str(options.model)).name}: accuracy {metrics['accuracy']:.3f}, macro F1 {metrics['macro_f1']:.3f}"
+    return {"title": title, **{name: metrics[name] for name in ("classes", "confusion", "per_class")}}
+
+
+def calibration(options: Options) -> Values:
+    metrics = results(options)
+    names = ("ece", "temperature", "ece_uncalibrated", "reliability")
+    title = f"{Path(str(options.model)).name}: expected calibration error {metrics['ece']:.3f}"
+    if "temperature" in metrics:
+        title += f" ({metrics['ece_uncalibrated']:.3f} before calibration)"
+    return {"title": title, **{name: metrics[name] for name in names if name in metrics}}
+
+
+def worst(options: Options) -> Values:
+    """Return the most confident errors; those of an image classifier come with pixels, uint8 (Y, X) or (Y, X, 3)."""
+    errors = results(options, errors=20)["errors"]
+    if not errors:
+        raise DataError(f"{options.model} makes no errors on this data", "give more data, or use `plot confusion`")
+    values = {"title": f"{Path(str(options.model)).name}: the most confident errors", "errors": errors}
+    if options.images is None:
+        return values
+    image, source = read_recipe(str(options.model)).image, options.source or ImageSource(path=Path())
+    assert image is not None, "the model has been evaluated on images"
+    pixels = named_images(options.images[0], source, image, [error["image"] for error in errors])
+    return {**values, "images": shown(pixels)}
+
+
 FIGURES: dict[str, Figure] = {
     "optimizers": SeedFigure(optimizers.race, plots.plot_optimizers),
     "gradients": SeedFigure(gradients.watch, plots.plot_gradients),
@@ -179,6 +235,9 @@ FIGURES: dict[str, Figure] = {
     "features": ImageModelFigure(features.look, plots.plot_tiles, most=1, takes_layer=True),
     "shifts": ImageModelFigure(shifts.measure, plots.plot_shifts, most=32),
     "attention": TextFigure(attention.look, plots.plot_look),
+    "confusion": ResultFigure(confusion, plots.plot_confusion),
+    "calibration": ResultFigure(calibration, plots.plot_calibration),
+    "errors": ResultFigure(worst, plots.plot_errors),
 }
 
 
@@ -199,7 +258,8 @@ def plot(
 
     Some figures need only the `seed`, others a `model` and `images`: image files, folders of images, or a dataset as
     for training. Some show the feature maps of a `layer`. `embeddings` also accepts a text encoder and `texts`: a file
-    with one text per line, or with labelled texts. `attention` shows a `layer`, by default the last, for a `text`. For
+    with one text per line, or with labelled texts. `confusion`, `calibration` and `errors` show the results of a
+    classifier on labelled `texts` or `images`. `attention` shows a `layer`, by default the last, for a `text`. For
     a translator, `target` is the translation of the text, by default the output of the model.
     """
     if name not in FIGURES:

@@ -10,7 +10,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
-from clearformer.tasks import TASKS, collect, examples, written
+from clearformer.tasks import TASKS, collect, examples, task_named, written
 from clearformer.tasks.task import Plan, Request
 
 Name = str | Path
@@ -21,6 +21,7 @@ def plan(
     *,
     model: str | None = None,
     settings: Sequence[str] = (),
+    balance: bool = False,
     device: str = "auto",
     **data: Any,
 ) -> Recipe:
@@ -30,7 +31,7 @@ def plan(
     """
     chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
-    return cast(Recipe, chosen.recipe)
+    return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
 
 
 def train(
@@ -39,6 +40,7 @@ def train(
     model: str | None = None,
     out: Name | None = None,
     settings: Sequence[str] = (),
+    balance: bool = False,
     resume: bool = False,
     device: str = "auto",
     **data: Any,
@@ -48,11 +50,12 @@ def train(
     Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
     registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
     the files. Data is one file, or a tuple of two files aligned line by line. `settings` are strings "table.key=value",
-    as for --set. To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the
-    report is the run folder. In a distributed run, all processes but the first return an empty report.
+    as for --set. `balance` gives the examples of rare classes more weight in the loss (objective.weights). To resume,
+    give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run folder. In a
+    distributed run, all processes but the first return an empty report.
     """
     if resume:
-        refuse_with_resume({"recipe": recipe, **data, "model": model})
+        refuse_with_resume({"recipe": recipe, **data, "model": model, "balance": balance or None})
         chosen = Plan(saved_recipe(out, settings))
     elif isinstance(recipe, Recipe):
         refuse_with_recipe({**data, "model": model, "settings": list(settings) or None})
@@ -60,6 +63,7 @@ def train(
     else:
         chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
+    chosen = balanced(chosen) if balance else chosen
     return run(chosen, Path(out) if out else default_folder(chosen.recipe), resume, device)
 
 
@@ -80,6 +84,19 @@ def choose(
         raise ConfigError("no data to train on", f"give a recipe, {examples()}")
     task = TASKS.resolve(given.flag.task)
     return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
+
+
+def balanced(chosen: Plan) -> Plan:
+    """Set objective.weights = "balanced"."""
+    objective = chosen.recipe.objective
+    if "weights" not in type(objective).model_fields:
+        raise ConfigError(
+            f"--balance is for classifiers, but objective.kind = {objective.kind} has no classes",
+            "remove --balance, or train on --labels or --images",
+        )
+    recipe = chosen.recipe.with_tables(objective=objective.changed(weights="balanced"))
+    task_named(objective.kind).check(recipe, "--balance")
+    return chosen._replace(recipe=recipe)
 
 
 def refuse_with_recipe(arguments: Mapping[str, object]) -> None:

@@ -72,3 +72,101 @@ def test_mistakes(
     sentence, _, advice = err.partition("\nhint: ")
     assert problem in sentence
     assert hint in advice
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> dict[str, Path]:
+    """The output of two systems, and two references of each of thirty sentences."""
+    lines = [f"the {colour} {thing} is here ." for colour in ("red", "green", "blue") for thing in "abcdefghij"]
+    texts = {
+        "good": [line.replace("here", "there") for line in lines],
+        "bad": [line.replace("the", "one").replace("is", "was") for line in lines],
+        "ref": lines,
+        "ref2": [line.replace("here", "over there") for line in lines],
+    }
+    for name, rows in texts.items():
+        (tmp_path / f"{name}.txt").write_text("".join(f"{row}\n" for row in rows))
+    return {name: tmp_path / f"{name}.txt" for name in texts}
+
+
+def test_files_are_evaluated_without_a_model(cli: CliCall, outputs: dict[str, Path]) -> None:
+    import sacrebleu
+
+    files = ("--hypotheses", outputs["good"], "--refs", outputs["ref"], "--refs", outputs["ref2"])
+    result = json.loads(cli("evaluate", *files, "--json").out)
+    assert result.keys() == {"bleu", "chrf", "ter", "wer", "signatures", "sentences"}
+    assert result == clearformer.evaluate(hypotheses=outputs["good"], refs=[outputs["ref"], outputs["ref2"]])
+    good, *references = [outputs[name].read_text().splitlines() for name in ("good", "ref", "ref2")]
+    assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(good, references, force=True).score)
+    assert result["chrf"] == pytest.approx(sacrebleu.corpus_chrf(good, references).score)
+    assert result["ter"] == pytest.approx(sacrebleu.corpus_ter(good, references).score)
+    assert "nrefs:2" in result["signatures"]["ter"]
+    lines = cli("evaluate", *files).out.splitlines()
+    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "TER", "wer", "30"]
+    lower = json.loads(cli("evaluate", *files, "--lowercase", "--metrics", "bleu,rouge", "--json").out)
+    assert lower.keys() == {"bleu", "rouge1", "rouge2", "rougeL", "signatures", "sentences"}
+    assert "case:lc" in lower["signatures"]["bleu"]
+
+
+def test_two_systems_are_compared(cli: CliCall, outputs: dict[str, Path]) -> None:
+    files = ("--hypotheses", outputs["good"], "--hypotheses", outputs["bad"], "--refs", outputs["ref"])
+    result = json.loads(cli("evaluate", *files, "--json").out)
+    good, bad = result["systems"]
+    assert (good["hypotheses"], bad["hypotheses"]) == (str(outputs["good"]), str(outputs["bad"]))
+    assert result["samples"] == 1000
+    assert all(0 < p <= 0.01 for p in bad["p_values"].values())
+    lines = cli("evaluate", *files).out.splitlines()
+    assert lines[0] == str(outputs["good"])
+    assert lines[5] == str(outputs["bad"])
+    assert lines[6].startswith(f"BLEU {bad['bleu']:.2f}   p {bad['p_values']['bleu']:.4f}   nrefs:1")
+    assert " p " not in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "hint"),
+    [
+        (["--hypotheses", "good.txt"], "--hypotheses needs references", "--refs FILE"),
+        (["--hypotheses", "good.txt", "--refs", "rex.txt"], "rex.txt does not exist", "`ref.txt`"),
+        (["--hypotheses", "goood.txt", "--refs", "ref.txt"], "goood.txt does not exist", "`good.txt`"),
+        (
+            ["--hypotheses", "good.txt", "--refs", "short.txt"],
+            "short.txt has 1 line, but good.txt has 30",
+            "same order",
+        ),
+        (
+            ["--hypotheses", "good.txt", "--hypotheses", "short.txt", "--refs", "ref.txt"],
+            "short.txt has 1 line",
+            "line",
+        ),
+        (["--hypotheses", "good.txt", "--hypotheses", "good.txt", "--refs", "ref.txt"], "given twice", "once"),
+        (["--hypotheses", "empty.txt", "--refs", "empty.txt"], "empty.txt is empty", "one hypothesis per line"),
+        (["--hypotheses", "good.txt", "--refs", "ref.txt", "--metrics", "blue"], "no metric `blue`", "`bleu`"),
+        (
+            ["--hypotheses", "good.txt", "--refs", "ref.txt", "--beam", "2"],
+            "--beam cannot be used with",
+            "remove --beam",
+        ),
+        (["--hypotheses", "good.txt", "--refs", "ref.txt", "--errors", "2"], "--errors cannot be used with", "remove"),
+        (["--hypotheses", "good.txt", "--refs", "ref.txt", "-m", "x"], "--hypotheses and --model cannot be", "--refs"),
+        (["--hypotheses", "good.txt", "--pairs", "x.tsv"], "--hypotheses and --pairs cannot be", "--refs"),
+        (["-m", "en-fr-small", "--pairs", "x.tsv", "--metrics", "ter"], "--metrics needs --hypotheses", "remove"),
+        (["--pairs", "x.tsv"], "no model to evaluate", "--model RUN"),
+    ],
+)
+def test_mistakes_with_files(
+    cli: CliCall,
+    outputs: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    problem: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.txt").write_text("one\n")
+    Path("empty.txt").write_text("")
+    code, out, err = cli("evaluate", *arguments)
+    assert (code, out) == (1, "")
+    sentence, _, advice = err.partition("\nhint: ")
+    assert problem in sentence
+    assert hint in advice

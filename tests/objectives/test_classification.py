@@ -69,6 +69,11 @@ def test_smoothing_gives_a_share_to_every_class() -> None:
     assert told == pytest.approx(-0.9 * log(3 / 4) - 0.1 * log(1 / 4))
 
 
+def test_smoothing_does_not_weigh_the_other_classes() -> None:
+    told = loss([[0.0, log(3)]], classes=torch.tensor([1]), label_smoothing=0.2, weights=(100.0, 2.0))[0]
+    assert told == pytest.approx(2 * (-0.9 * log(3 / 4) - 0.1 * log(1 / 4)))
+
+
 def test_half_precision_is_summed_in_float32() -> None:
     scores = torch.tensor([[8.0, 0.0]], dtype=torch.bfloat16)
     batch = EncoderBatch(torch.zeros(1, 2, dtype=torch.long), classes=torch.tensor([0]))

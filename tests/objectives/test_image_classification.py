@@ -111,3 +111,12 @@ def test_further_answers_count_for_less(batch: ImageBatch) -> None:
     torch.testing.assert_close(loss, each[0] + 0.3 * (each[1] + each[2]))
     used = ImageClassification(ImageClassificationConfig(), image())(model.eval(), batch).total
     torch.testing.assert_close(used, each[0])
+
+
+def test_an_image_has_the_weight_of_its_class(batch: ImageBatch) -> None:
+    model, weights = Talkative(), tuple(float(k + 1) for k in range(K))
+    loss = ImageClassification(ImageClassificationConfig(weights=weights, label_smoothing=0.1), image())(model, batch)
+    scores = model.classifier(normalised(batch).flatten(1))
+    each = [F.cross_entropy(n * scores, batch.classes, reduction="none", label_smoothing=0.1) for n in (1, 2, 3)]
+    torch.testing.assert_close(loss.total, ((batch.classes + 1) * (each[0] + 0.3 * (each[1] + each[2]))).sum())
+    assert loss.n_tokens == B

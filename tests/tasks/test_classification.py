@@ -341,11 +341,13 @@ def test_a_merged_adapter_stands_by_itself(runs: dict[str, Path], tiny_bert: Pat
     recipe.write_text(recipe.read_text().replace(str(Recipe.read(recipe).tuning.base), str(base)))
     texts = ["a good film", "a bad film"]
     expected = load(mine).logits(texts)
+    (mine / "calibration.json").write_text('{"temperature": 1.5}')
     report = merge(mine, tmp_path / "merged")
     shutil.rmtree(base)
     shutil.rmtree(mine)
     merged = load(tmp_path / "merged")
     assert merged.logits(texts).equal(expected)
+    assert merged.temperature == 1.5
     assert merged.classes == load(runs["full"]).classes
     assert report["base"] == str(base)
     for method, said in (("head", "was fine-tuned with --method head"), ("full", "no LoRA adapter to merge")):

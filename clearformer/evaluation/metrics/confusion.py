@@ -4,7 +4,9 @@
     t_k, p_k       number of examples of class k, and of predictions of class k: the sums of row k and of column k
 
     accuracy   = Σ_k table[k, k] / n
-    F1 of k    = 2 table[k, k] / (p_k + t_k);  macro F1 is the mean over the classes with p_k + t_k > 0
+    precision  = table[k, k] / p_k          of class k: the fraction of its predictions that are right; 0 if p_k = 0
+    recall     = table[k, k] / t_k          of class k: the fraction of its examples that are recognised; 0 if t_k = 0
+    F1         = 2 table[k, k] / (p_k + t_k) of class k;  macro F1 is the mean over the classes with p_k + t_k > 0
     Matthews   = (n c − Σ_k p_k t_k) / √((n² − Σ p_k²)(n² − Σ t_k²)),  c = Σ_k table[k, k]     Gorodkin 2004
 
 Accuracy can be high even if a model always predicts the most frequent class. Macro F1 gives all classes equal weight.
@@ -13,6 +15,7 @@ Matthews is a correlation from −1 to 1, and 0 for predictions that do not depe
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +41,20 @@ def accuracy(table: np.ndarray) -> float:
 def macro_f1(table: np.ndarray) -> float:
     totals = table.sum(0) + table.sum(1)  # p_k + t_k
     return float((2 * table.diagonal()[totals > 0] / totals[totals > 0]).mean())
+
+
+def per_class(table: np.ndarray, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return class, precision, recall, f1 and support (the number of its examples) of each class, in their order."""
+    right, predicted, true = table.diagonal(), table.sum(0), table.sum(1)
+    ratios = {
+        "precision": right / np.maximum(predicted, 1),
+        "recall": right / np.maximum(true, 1),
+        "f1": 2 * right / np.maximum(predicted + true, 1),
+    }
+    return [
+        {"class": name, **{key: float(values[k]) for key, values in ratios.items()}, "support": int(true[k])}
+        for k, name in enumerate(classes)
+    ]
 
 
 def matthews(table: np.ndarray) -> float:

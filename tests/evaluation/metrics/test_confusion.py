@@ -2,10 +2,11 @@
 
 from math import sqrt
 
+import numpy as np
 import pytest
 
 from clearformer.errors import DataError
-from clearformer.evaluation.metrics.confusion import accuracy, confusion, macro_f1, matthews
+from clearformer.evaluation.metrics.confusion import accuracy, confusion, macro_f1, matthews, per_class
 from clearformer.evaluation.metrics.pearson import pearson
 
 LABELS = [0, 0, 0, 1, 1, 2, 2]
@@ -54,3 +55,25 @@ def test_there_must_be_something_to_score() -> None:
             confusion(labels, predictions, 2)
         with pytest.raises(DataError, match="cannot correlate"):
             pearson(labels, predictions)
+
+
+def test_precision_recall_and_f1_of_each_class_by_hand() -> None:
+    rows = per_class(confusion(LABELS, PREDICTIONS, 3), ["a", "b", "c"])
+    assert [row["class"] for row in rows] == ["a", "b", "c"]
+    assert [row["precision"] for row in rows] == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+    assert [row["recall"] for row in rows] == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+    assert [row["f1"] for row in rows] == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+    assert [row["support"] for row in rows] == [3, 2, 2]
+
+
+def test_the_metrics_of_scikit_learn() -> None:
+    """Of seven classes, one that never occurs, one that is never predicted, and one that is only predicted."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(5)
+    labels, predictions = rng.choice([0, 1, 2, 3, 5], 211), rng.choice([0, 1, 2, 4, 5], 211)
+    table = confusion(labels.tolist(), predictions.tolist(), 7)
+    expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(7), zero_division=0)
+    rows = per_class(table, "abcdefg")
+    for values, name in zip(expected, ("precision", "recall", "f1", "support")):
+        assert [row[name] for row in rows] == pytest.approx(values.tolist())
+    assert macro_f1(table) == pytest.approx(metrics.f1_score(labels, predictions, average="macro", zero_division=0))

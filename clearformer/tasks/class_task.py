@@ -1,0 +1,114 @@
+"""The base class of tasks that predict classes: class weights in training, and the calibration of a trained model."""
+
+from abc import abstractmethod
+from math import ceil
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clearformer.checkpoint import CALIBRATION, RunFolder, write_json
+from clearformer.errors import CheckpointError
+from clearformer.evaluation.metrics.calibration import calibration_error, fit_temperature, mean_loss, reliability
+from clearformer.metric import BALANCED_LOSS, Metric
+from clearformer.objectives.class_weights import describe_balance, resolve
+from clearformer.tables import Tables
+from clearformer.tasks.task import Pretrained, Task
+from clearformer.training.feed import Steps
+from clearformer.training.journal import console
+from clearformer.wording import count, listed
+
+
+class ClassTask(Task):
+    has_classes = True
+    predicts_classes = True
+    notes_imbalance: ClassVar[bool] = True
+    """Whether classes that are out of balance are reported. Classes of words usually are."""
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, split: str) -> tuple[Tensor, Tensor]:
+        """Return the outputs of the head for a split, (N, C) on the CPU, and the labels (N,)."""
+
+    @abstractmethod
+    def stored_classes(self, split: str) -> np.ndarray:
+        """Return the class of each example of a split, or of each labelled word, (N,), from the run folder."""
+
+    # --- class weights
+
+    def class_counts(self, split: str = "train") -> list[int]:
+        """Return the number of examples of each class."""
+        counts: list[int] = np.bincount(self.stored_classes(split), minlength=len(self.classes or [])).tolist()
+        return counts
+
+    def class_weights(self) -> tuple[float, ...] | None:
+        """Return objective.weights by class, or None if they are not set."""
+        weights = getattr(self.recipe.objective, "weights", None)
+        return resolve(weights, self.classes or [], self.class_counts()) if weights and self.classes else None
+
+    def objective_table(self) -> Any:
+        weights = self.class_weights()
+        return self.recipe.objective if weights is None else self.recipe.objective.changed(weights=weights)
+
+    def print_balance(self) -> None:
+        """Print the class weights; without any, print that classes are out of balance, if they are."""
+        if not self.classes:
+            return
+        weights = self.class_weights()
+        lines = [describe_balance(self.classes, self.class_counts(), weights, self.unit)]
+        if weights is not None:
+            lines.append(self.describe_steps())
+        missing = [name for name, n in zip(self.classes, self.class_counts("valid")) if n == 0]
+        if missing:
+            names = listed(missing, most=5)
+            lines.append(f"the validation data has no {self.unit} of {names}; add some with --valid or data.held_out")
+        for line in filter(None, lines):
+            if weights is not None or self.notes_imbalance:
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def describe_steps(self) -> str | None:
+        """Recommend larger steps if most steps lack examples of the rarest class; otherwise return None.
+
+        The few steps that have such an example have a large gradient, which train.clip limits, so that the weights have
+        less effect.
+        """
+        accumulation, counts = self.recipe.train.accumulation, self.class_counts()
+        n_steps = Steps(self.split("train"), accumulation).count(0)
+        n, name = min((n, name) for n, name in zip(counts, self.classes or []) if n)
+        if n >= n_steps:
+            return None
+        return (
+            f"a step has {n / n_steps:.2g} {self.unit} of {name} on average, too few for weights to have much effect; "
+            f"larger steps: --set train.accumulation={ceil(accumulation * n_steps / n)}"
+        )
+
+    # --- calibration
+
+    @classmethod
+    @torch.no_grad()
+    def calibrate(cls, model: Pretrained) -> float:
+        """Fit the temperature on the validation data of the run, and write calibration.json to the run folder."""
+        task = cls(model.recipe, RunFolder(model.path))
+        if not task.path("valid").exists():
+            raise CheckpointError(
+                f"{model.name} has no validation data to calibrate on: {task.path('valid')} does not exist",
+                "calibrate a run folder of clearformer train or finetune",
+            )
+        task.tokenizers, task.classes = model.tokenizers, model.classes
+        logits, labels = task.outputs(model.network.eval(), "valid")
+        temperature = fit_temperature(logits, labels)
+        errors = [calibration_error(reliability(logits, labels, t)) for t in (1.0, temperature)]
+        losses = [mean_loss(logits, labels, t) for t in (1.0, temperature)]
+        record = {"temperature": temperature, task.unit: len(labels)}
+        record |= {"ece": errors[1], "ece_uncalibrated": errors[0], "loss": losses[1], "loss_uncalibrated": losses[0]}
+        write_json(model.path / CALIBRATION, record)
+        console.print(
+            f"calibrated on {count(len(labels), 'validation example')}: temperature {temperature:.3f}, "
+            f"expected calibration error {errors[0]:.4f} before and {errors[1]:.4f} after"
+        )
+        return temperature
+
+
+def deciding_first(metrics: tuple[Metric, ...], recipe: Tables) -> tuple[Metric, ...]:
+    """Put the balanced loss first if classes are weighted, since accuracy may choose a model that ignores rare ones."""
+    return (BALANCED_LOSS, *metrics) if getattr(recipe.objective, "weights", None) else metrics
