@@ -1,19 +1,20 @@
 """Evaluation of output files without a model: metrics of one system, or of several with paired bootstrap tests.
 
-    bleu, chrf, ter    translations; computed by sacrebleu, with signatures
+    bleu, chrf, ter    translations; computed by sacrebleu, with signatures. TER is the number of edits per reference
+                       word, where a sequence of words that moves is one edit (Snover et al. 2006)
     wer                transcripts: edits per reference word
     rouge              summaries: rouge1, rouge2 and rougeL
 
 Several systems are compared with the first: p_values are from metrics/bootstrap.py, and 1 for equal values.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from clearformer.errors import ConfigError, DataError, suggest
-from clearformer.evaluation.metrics.bleu import TOKENIZERS
+from clearformer.evaluation.metrics.bleu import sacrebleu_metric
 from clearformer.evaluation.metrics.bootstrap import SAMPLES, paired_p_value, sacrebleu_p_values
 from clearformer.evaluation.metrics.rouge import rouge_values
 from clearformer.evaluation.metrics.value import check_streams
@@ -40,8 +41,6 @@ def evaluate_systems(
     for name in metrics:
         if name not in METRICS:
             raise ConfigError(f"there is no metric `{name}` for files", suggest(name, METRICS))
-    if tokenize not in TOKENIZERS:
-        raise ConfigError(f"BLEU has no tokenizer `{tokenize}`", suggest(tokenize, TOKENIZERS))
     for hypotheses in systems.values():
         check_streams(hypotheses, references)
     scorers = sacrebleu_metrics([name for name in SACREBLEU if name in metrics], tokenize, lowercase)
@@ -64,15 +63,11 @@ def evaluate_systems(
 
 
 def sacrebleu_metrics(names: Sequence[str], tokenize: str, lowercase: bool) -> dict[str, Any]:
-    """Return metrics of sacrebleu by our names, with the settings of `corpus_bleu`, `corpus_chrf` and `corpus_ter`."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
+    """Return metrics of sacrebleu by our names, with the settings of `corpus_bleu` and `corpus_chrf`."""
+    from sacrebleu.metrics import CHRF, TER
 
-    build: dict[str, Callable[[], Any]] = {
-        "bleu": lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none"),
-        "chrf": CHRF,
-        "ter": TER,
-    }
-    return {name: build[name]() for name in names}
+    metrics = {"bleu": sacrebleu_metric(tokenize, lowercase), "chrf": CHRF(), "ter": TER()}
+    return {name: metrics[name] for name in names}
 
 
 def sentence_sums(

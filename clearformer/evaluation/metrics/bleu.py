@@ -20,7 +20,7 @@ that can be published.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import exp, fsum, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clearformer.errors import ConfigError, DataError, suggest
 from clearformer.evaluation.metrics.value import MetricValue, check_streams
@@ -111,12 +111,17 @@ def corpus_bleu(
     `references[k][i]` is the k-th reference of `hypotheses[i]`. Use "intl" for scripts whose punctuation is not ASCII
     (13a leaves the Devanagari danda attached to its word), and "zh" for Chinese.
     """
+    check_streams(hypotheses, references)
+    metric = sacrebleu_metric(tokenize, lowercase)
+    result = metric.corpus_score(hypotheses, references)
+    return MetricValue("BLEU", result.score, str(metric.get_signature()))
+
+
+def sacrebleu_metric(tokenize: str, lowercase: bool) -> Any:
+    """Return BLEU as an object of sacrebleu."""
     from sacrebleu.metrics import BLEU
 
-    check_streams(hypotheses, references)
     if tokenize not in TOKENIZERS:
         raise ConfigError(f"BLEU has no tokenizer `{tokenize}`", suggest(tokenize, TOKENIZERS))
     # `force` only silences the advice to detokenise, which is pointless with "none": the text is tokenised on purpose.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
-    result = metric.corpus_score(hypotheses, references)
-    return MetricValue("BLEU", result.score, str(metric.get_signature()))
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
