@@ -209,7 +209,7 @@ class Compiler:
 
     def opened(self, folder: Path) -> StaticDecoder | None:
         try:
-            return StaticDecoder(self.model, Programs(folder, self.model), n_steps=1)
+            return StaticDecoder(self.model, Programs(folder, self.model), lag=0)
         except (RuntimeError, KeyError, AttributeError) as error:
             warnings.warn(f"the compiled engine {folder} cannot be loaded: {first_line(error)}", stacklevel=2)
             return None

@@ -153,10 +153,10 @@ def sample_steps(
     return results
 
 
-def finish(tokens: list[int], logprobs: list[float], eos: int) -> Hypothesis:
-    """Make the hypothesis of a finished sequence. `logprobs` are zero after its end."""
+def finish(tokens: list[int], logprobs: list[float], eos: int, norm: float = 1.0) -> Hypothesis:
+    """Make the hypothesis of a finished sequence, with score log p / norm. `logprobs` are zero after its end."""
     before_eos, total = until(tokens, eos), sum(logprobs)
-    return Hypothesis(before_eos, total, total, logprobs[: len(before_eos)])
+    return Hypothesis(before_eos, total / norm, total, logprobs[: len(before_eos)])
 
 
 def widen(logits: Tensor) -> Tensor:

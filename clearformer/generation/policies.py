@@ -9,7 +9,6 @@ which are the plain form and the reference of the tests.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import torch
@@ -49,6 +48,17 @@ class Policy(Buffers):
         """Set the score of EOS to −∞ in the rows that have fewer than `min_length` tokens. Overwrites scores."""
         if self.config.min_length > 0:
             scores[:, :, self.eos].masked_fill_(self.length[:, None] < self.config.min_length, NEVER)
+
+    def best_and_total(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best token that is allowed, and log Σ exp(logits): (B, W, V) -> (B, W), (B, W)."""
+        if has_kernels(logits, self.dtype):
+            from clearformer.layers import triton_kernels
+
+            lengths = (self.length, self.config.min_length) if self.config.min_length > 0 else ()
+            return triton_kernels.best_and_total(logits, self.eos, *lengths)
+        total = logits.to(self.dtype).logsumexp(-1)
+        self.forbid_eos(logits)
+        return logits.argmax(-1), total
 
     def place(self) -> Tensor:
         """Return where the next token of each row belongs in its history, (B, 1, 1)."""
@@ -112,21 +122,31 @@ class Sampling(Policy):
             self.turn.zero_()
 
     def choose(self, logits: Tensor) -> None:
-        best, total = best_and_total(logits, self.dtype)
-        if self.is_random or self.is_penalised or self.config.min_length > 0:
+        best, total = self.best_and_total(logits)
+        if self.is_random or self.is_penalised:
             allowed = self.penalised(logits)
             self.forbid_eos(allowed)
             best = self.next_tokens(allowed)
-        tokens = best.masked_fill(self.ended, self.eos)  # (B, W)
+        self.settle(best, total, logits)
+        if self.is_random:
+            self.turn += 1
+        if self.is_penalised:
+            self.seen.scatter_(2, self.tokens[:, :, None], True)
+
+    def settle(self, best: Tensor, total: Tensor, logits: Tensor) -> None:
+        """Note the tokens of a step, (B, W): EOS in sequences that have ended, otherwise `best`."""
+        if has_kernels(logits, self.dtype):
+            from clearformer.layers import triton_kernels
+
+            progress = (self.tokens, self.ended, self.done, self.length, self.limits)
+            triton_kernels.settle(best, total, logits, *progress, self.history, self.logprobs, self.eos)
+            return
+        tokens = best.masked_fill(self.ended, self.eos)
         chosen = logits.gather(2, tokens[:, :, None]).to(self.dtype) - total[:, :, None]
         chosen = chosen.masked_fill(self.ended[:, :, None], 0.0)
         places = self.place().expand(-1, self.width, 1)
         self.history.scatter_(2, places, tokens[:, :, None])
         self.logprobs.scatter_(2, places, chosen)
-        if self.is_random:
-            self.turn += 1
-        if self.is_penalised:
-            self.seen.scatter_(2, tokens[:, :, None], True)
         self.tokens.copy_(tokens)
         self.ended |= tokens == self.eos
         self.end_step(self.ended.all(1) | (self.length + 1 >= self.limits))
@@ -153,10 +173,8 @@ class Sampling(Policy):
         hypotheses = []
         tokens, logprobs, lengths = (x[rows].tolist() for x in (self.history, self.logprobs, self.length))
         for sequences, values, n in zip(tokens, logprobs, lengths):
-            outcomes = [finish(t[:n], v[:n], self.eos) for t, v in zip(sequences, values)]
-            if not self.is_random:
-                norm = penalty(max(n, 1), self.config)
-                outcomes = [replace(outcome, score=outcome.logprob / norm) for outcome in outcomes]
+            norm = 1.0 if self.is_random else penalty(max(n, 1), self.config)
+            outcomes = [finish(t[:n], v[:n], self.eos, norm) for t, v in zip(sequences, values)]
             hypotheses.append(sorted(outcomes, key=lambda outcome: -outcome.logprob))
         return hypotheses
 
@@ -199,7 +217,7 @@ class Beam(Policy):
 
     def extensions(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the 2W most probable one-token extensions: tokens, log p and parents, (B, 2W) each."""
-        _, total = best_and_total(logits, self.dtype)
+        _, total = self.best_and_total(logits)
         self.forbid_eos(logits)
         n = 2 * self.width
         best, tokens = largest(logits, min(n, logits.size(2)))  # (B, W, ≤2W)
@@ -245,10 +263,6 @@ class Beam(Policy):
         ]
 
 
-def best_and_total(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the most probable token and log Σ exp(logits) in `dtype`: (B, W, V) -> (B, W), (B, W)."""
-    if logits.is_cuda and dtype == torch.float32 and can_compile():
-        from clearformer.layers import triton_kernels
-
-        return triton_kernels.best_and_total(logits)
-    return logits.argmax(-1), logits.to(dtype).logsumexp(-1)
+def has_kernels(logits: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the bookkeeping of a step, which is in `dtype`, can use the Triton kernels."""
+    return logits.is_cuda and dtype == torch.float32 and can_compile()

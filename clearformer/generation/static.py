@@ -1,17 +1,18 @@
 """Decoding in tables of fixed size: the step, policy included, is prepared once for a size and then only repeated.
 
     table.begin(source, …)                  sentences are encoded and occupy rows of the table
-    table.run() · k                         k steps, during which nothing waits for the host
-    look: which rows are done?              their hypotheses are read, and the sentences leave
+    table.run()                             one step, during which nothing waits for the host
+    look: which rows were done before it?   their hypotheses are read, and the sentences leave
     move                                    to a smaller table if half of the rows are free, to a longer one if full
 
 How a step is prepared is up to `prepare`: recorded as a CUDA graph (`Recorder`), compiled (compiled.py), or not at all
-(`as_is`). Up to k − 1 steps are wasted on a row that ends between two looks; their output is discarded.
+(`as_is`). The host looks one step behind, so that the device always has a step to do. A row that ends therefore takes
+part in one more step, whose output is discarded.
 """
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -22,13 +23,13 @@ from torch import Tensor, nn
 
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.policies import Beam, Policy, Sampling
-from clearformer.layers.backends import FIXED_SHAPES, RECORDING
+from clearformer.layers.fixed_shapes import FIXED_SHAPES, RECORDING
 from clearformer.layers.static_cache import StaticState
 
 Step = Callable[[], None]
 Prepare = Callable[["Table", Step], Step]
 
-STEPS = 4  # between two looks
+DRAWS = 4  # steps for which random numbers are drawn at a time
 FIRST_TOKENS = 32  # capacity of the first table, in steps; longer outputs move to tables of twice the capacity
 LENGTHS = {"max_new", "max_ratio", "max_extra"}  # settings that are in the limits already
 MAX_TABLES = 32
@@ -111,7 +112,7 @@ class Table:
         parents = self.policy.choose(logits)
         if parents is not None:
             self.state.reorder(parents)
-        self.state.advance(~self.policy.done)
+        self.state.advance(self.policy.done)
 
     def begin(
         self, source: Tensor, mask: Tensor | None, first: Tensor, limits: Tensor, prompts: Sequence[Sequence[int]]
@@ -132,6 +133,19 @@ class Table:
         self.policy.notice(prompts)
         self.sentences, self.age = {row: row for row in range(n)}, 0
 
+    def advance(self, rngs: Sequence[Random]) -> None:
+        """Run one step, after preparing its random numbers; rngs has one generator per sentence."""
+        if rngs and self.age % DRAWS == 0:
+            rows = range(self.size.rows)
+            self.policy.roll([rngs[self.sentences[r]] if r in self.sentences else None for r in rows], DRAWS)
+        self.run()
+        self.age += 1
+
+    def release(self, look: "Look") -> dict[int, int]:
+        """Let the sentences that are done leave; returns their rows and indices. Their hypotheses stay in the rows."""
+        is_done = look.read()
+        return {row: self.sentences.pop(row) for row in list(self.sentences) if is_done[row]}
+
     def take(self, other: "Table") -> None:
         """Take over all sentences of another table, in the first rows of this empty one."""
         rows = torch.tensor(list(other.sentences), device=self.rows.device)
@@ -145,11 +159,30 @@ class Table:
         other.policy.done.fill_(True)
 
 
-class StaticDecoder:
-    """Decodes with one model. Tables are kept for the next batch; the least recently used ones are dropped."""
+class Look:
+    """Which rows of a table are done, as of now; reading it waits for the steps before it, but for no later ones."""
 
-    def __init__(self, model: Any, prepare: Prepare = as_is, n_steps: int = STEPS) -> None:
-        self.model, self.prepare, self.n_steps = model, prepare, n_steps
+    def __init__(self, done: Tensor) -> None:
+        self.event = torch.cuda.Event() if done.is_cuda else None
+        self.flags = done.to("cpu", non_blocking=True, copy=True)  # into pinned memory, so the host does not wait
+        if self.event is not None:
+            self.event.record()
+
+    def read(self) -> list[bool]:
+        if self.event is not None:
+            self.event.synchronize()
+        flags: list[bool] = self.flags.tolist()
+        return flags
+
+
+class StaticDecoder:
+    """Decodes with one model. Tables are kept for the next batch; the least recently used ones are dropped.
+
+    `lag` is the number of steps that the host looks behind: 1 for a device that works while the host looks.
+    """
+
+    def __init__(self, model: Any, prepare: Prepare = as_is, lag: int = 1) -> None:
+        self.model, self.prepare, self.lag = model, prepare, lag
         self.tables: OrderedDict[Hashable, Table] = OrderedDict()
         self.facts: tuple[Hashable, ...] = ()
 
@@ -176,24 +209,31 @@ class StaticDecoder:
         if not rngs:  # beam search, also with a beam of 1, has no repetition penalty
             config = config.changed(repetition_penalty=1.0)
         n, is_beam = len(first), config.temperature == 0 and width > 1
-        n_tokens = min(FIRST_TOKENS, power(max(1, int(limits.max()))))
+        longest = max(1, int(limits.max()))
+        n_tokens = power(min(longest, max(FIRST_TOKENS, config.min_length)))
         n_source = self.source_size(source)
         size = Size(up(n), width, n_tokens, n_source, is_encoded=hasattr(self.model, "encoder"))
         table = self.table(size, eos, config, is_beam)
         table.begin(source, mask, first, limits, prompts)
-        results: list[list[Hypothesis]] = [[] for _ in range(n)]
+        looks, places = deque[Look](), list[tuple[Table, dict[int, int]]]()
         while table.sentences:
-            n_steps = 1 if is_watched else min(self.n_steps, table.size.tokens - table.age)
-            self.advance(table, n_steps, rngs)
+            table.advance(rngs)
             if is_watched:
                 rows, sentences = (torch.tensor(x, device=table.rows.device) for x in zip(*table.sentences.items()))
                 stopped = yield sentences, table.policy.tokens[rows]
                 if stopped is not None:
                     table.policy.stop(rows, stopped)
-            is_full = table.age >= table.size.tokens
-            if (self.collect(table, results) or is_full) and table.sentences:
-                table = self.fitting(table, eos, config, is_beam)
-        return results
+            looks.append(Look(table.policy.done))
+            is_last = table.age >= min(table.size.tokens, longest)  # of this table
+            done: dict[int, int] = {}
+            while len(looks) > (0 if is_last or is_watched else self.lag):
+                done |= table.release(looks.popleft())
+            places.append((table, done))
+            if (done or is_last) and table.sentences:
+                table, before = self.fitting(table, eos, config, is_beam), table
+                if table is not before:
+                    looks.clear()
+        return read_results(places, n)
 
     def can_hold(self, source: Tensor) -> bool:
         """Whether the model has enough positions for the width of a table for this source, (B, S)."""
@@ -204,24 +244,6 @@ class StaticDecoder:
         n = source.size(1)
         rounded = up_to_multiple(up(n), 8)
         return rounded if rounded <= getattr(self.model.config, "max_length", math.inf) else up_to_multiple(n, 8)
-
-    def advance(self, table: Table, n_steps: int, rngs: Sequence[Random]) -> None:
-        if rngs:
-            rows = range(table.size.rows)
-            table.policy.roll([rngs[table.sentences[r]] if r in table.sentences else None for r in rows], n_steps)
-        for _ in range(n_steps):
-            table.run()
-        table.age += n_steps
-
-    def collect(self, table: Table, results: list[list[Hypothesis]]) -> bool:
-        """Read the hypotheses of the sentences that are done, which leave the table; returns whether there are any."""
-        is_done = table.policy.done.tolist()
-        done = [row for row in table.sentences if is_done[row]]
-        if done:
-            rows = torch.tensor(done, device=table.policy.done.device)
-            for row, hypotheses in zip(done, table.policy.results(rows)):
-                results[table.sentences.pop(row)] = hypotheses
-        return bool(done)
 
     def fitting(self, table: Table, eos: int, config: DecodeConfig, is_beam: bool) -> Table:
         """Return a table with the remaining sentences: the same one, or one with fewer rows or more capacity."""
@@ -258,8 +280,9 @@ class StaticDecoder:
         """Drop all tables if weights have moved in memory, where recorded steps read them, or the adapter changed."""
         facts: list[Hashable] = []
         for module in modules(self.model):
-            facts.extend(weight.data_ptr() for weight in module._parameters.values() if weight is not None)
-            if hasattr(module, "active"):  # the adapter in use
+            if module._parameters:
+                facts += [weight.data_ptr() for weight in module._parameters.values() if weight is not None]
+            if "active" in vars(module):  # the adapter in use
                 facts.append(module.active)
         if tuple(facts) != self.facts:
             self.forget()
@@ -272,12 +295,29 @@ class StaticDecoder:
             self.prepare = Recorder()
 
 
-def modules(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield all modules, shared ones twice. For every batch, `model.modules()` would be several times slower."""
-    yield model
-    for child in model._modules.values():
-        if child is not None:
-            yield from modules(child)
+def read_results(places: Sequence[tuple[Table, dict[int, int]]], n: int) -> list[list[Hypothesis]]:
+    """Read the hypotheses of all n sentences; places has tables, and rows of them with the index of their sentence.
+
+    They are read at the end, because reading waits for the device, which would then wait for the host.
+    """
+    by_table: dict[int, tuple[Table, dict[int, int]]] = {}
+    for table, rows in places:
+        by_table.setdefault(id(table), (table, {}))[1].update(rows)
+    results: list[list[Hypothesis]] = [[] for _ in range(n)]
+    for table, rows in by_table.values():
+        at = torch.tensor(list(rows), dtype=torch.long, device=table.rows.device)
+        for sentence, hypotheses in zip(rows.values(), table.policy.results(at)):
+            results[sentence] = hypotheses
+    return results
+
+
+def modules(model: nn.Module) -> list[nn.Module]:
+    """Return all modules, shared ones twice. For every batch, `model.modules()` would be several times slower."""
+    found = [model]
+    for module in found:  # which grows meanwhile
+        if module._modules:
+            found += [child for child in module._modules.values() if child is not None]
+    return found
 
 
 def power(n: int, least: int = 1) -> int:

@@ -52,9 +52,14 @@ class LanguageModel(Writer, Scorer):
 
     def encode(self, prompt: str) -> list[int]:
         """Return the ids of a prompt: at least one, and few enough that at least one token can be generated."""
-        ids = [*self.opening, *self.tokenizer.encode([prompt])[0]] or [self.tokenizer.bos_id]
-        self.require_fit(len(ids), prompt)
-        return ids
+        return self.encode_all([prompt])[0]
+
+    def encode_all(self, prompts: Sequence[str]) -> list[list[int]]:
+        encoded = self.tokenizer.encode(list(prompts))
+        rows = [[*self.opening, *ids] or [self.tokenizer.bos_id] for ids in encoded]
+        for prompt, ids in zip(prompts, rows):
+            self.require_fit(len(ids), prompt)
+        return rows
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:

@@ -55,6 +55,10 @@ class Writer(Handle):
         """Return the ids of a prompt: at least one, and few enough that at least one token can be generated."""
         raise NotImplementedError
 
+    def encode_all(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of several prompts."""
+        return [self.encode(prompt) for prompt in prompts]
+
     @torch.inference_mode()
     def generate(
         self,
@@ -73,7 +77,7 @@ class Writer(Handle):
         """
         refuse_string(prompts)
         decode = self.resolve(settings, n)
-        ids = [self.encode(prompt) for prompt in prompts]
+        ids = self.encode_all(prompts)
         results: list[list[Continuation]] = [[] for _ in ids]
         budget = 65536 if self.device.type == "cuda" else 4096
         for rows in by_length(ids, budget, max(n, decode.beam)):
@@ -85,8 +89,11 @@ class Writer(Handle):
                 for _ in self.steps(batch, decode, generators(seed, (first + row for row in rows)), watcher):
                     pass
                 outputs = watcher.hypotheses
-            for row, hypotheses in zip(rows, outputs):
-                results[row] = [self.continuation(h, ids[row], stop, decode) for h in hypotheses[:n]]
+            best = [hypotheses[:n] for hypotheses in outputs]
+            before = [self.before(prompt) for prompt, found in zip(batch, best) for _ in found]
+            texts = iter(follow(self.tokenizer, before, [h.tokens for found in best for h in found]))
+            for row, found in zip(rows, best):
+                results[row] = [self.continuation(h, next(texts), ids[row], stop, decode) for h in found]
         return results
 
     @torch.inference_mode()
@@ -164,18 +171,28 @@ class Writer(Handle):
         return finished(self.decoder.decode(tokens, mask, last, eos, limits, decode, decode.beam))
 
     def continuation(
-        self, hypothesis: Hypothesis, prompt: list[int], stop: Sequence[str], decode: DecodeConfig
+        self, hypothesis: Hypothesis, text: str, prompt: list[int], stop: Sequence[str], decode: DecodeConfig
     ) -> Continuation:
-        """Convert a hypothesis to a continuation, with its text cut before the first stop string."""
-        text = follow(self.tokenizer, self.before(prompt), hypothesis.tokens)
+        """Convert a hypothesis and its text to a continuation; the text is cut before the first stop string."""
         at = cut(text, stop)
         is_full = len(hypothesis.tokens) >= self.limit(prompt, decode)
         ended: Literal["eos", "stop", "length"] = "stop" if at < len(text) else "length" if is_full else "eos"
         return Continuation(text[:at], hypothesis.tokens, hypothesis.logprob, hypothesis.logprobs, ended)
 
 
-def follow(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-    """Decode tokens that follow a prompt. This keeps their leading space, which decoding them alone would lose."""
+def follow(tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[str]:
+    """Decode rows of tokens, each of which follows a prompt.
+
+    This keeps their leading space, which decoding them alone would lose.
+    """
+    texts = tokenizer.continued(prompts, rows)
+    return [
+        streamed(tokenizer, prompt, row) if text is None else text for text, prompt, row in zip(texts, prompts, rows)
+    ]
+
+
+def streamed(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+    """Decode tokens that follow a prompt, one by one."""
     stream = opened(tokenizer, prompt)
     return "".join(stream.step(token) or "" for token in tokens)
 
@@ -205,10 +222,9 @@ class StopWatcher:
         is_streamed: bool = False,
     ) -> None:
         self.stop, self.eos, self.width = [s for s in stop if s], tokenizer.eos_id, width
-        self.is_needed = (
-            bool(self.stop) or is_streamed
-        )  # if False, tokens are not read, so that the device can run ahead
-        self.streams = [[opened(tokenizer, prompt) for _ in range(width)] for prompt in prompts]
+        self.is_needed = bool(self.stop) or is_streamed  # if False, no token is read, so that the device can run ahead
+        watched = prompts if self.is_needed else ()
+        self.streams = [[opened(tokenizer, prompt) for _ in range(width)] for prompt in watched]
         self.texts = [[""] * width for _ in prompts]
         self.n_streamed = 0  # characters of the first text that new_text() has returned
         self.hypotheses: list[list[Hypothesis]] = []

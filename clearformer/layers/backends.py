@@ -1,6 +1,6 @@
 """Attention cores. Each has the signature of `attend`, and the tests compare its results with `attend`.
 
-FusedCore        torch's scaled_dot_product_attention          fast; on the CPU, attend_short or attend_few if faster
+FusedCore        torch's scaled_dot_product_attention          fast; for short texts and steps, kernels that are faster
 RecordingCore    wraps another core                            records the attention pattern
 
 A core may wrap another core, its `.core`, and change the inputs of that core. Cores that observe or edit the
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from math import sqrt
-from threading import Lock, RLock
+from threading import Lock
 from typing import Any, TypeVar
 
 import torch
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from clearformer.errors import ConfigError
+from clearformer.layers import short_cuda
 from clearformer.layers.attention import Core, MultiHeadAttention, pattern
 from clearformer.layers.few_queries import attend_few, has_few_queries
+from clearformer.layers.fixed_shapes import FIXED_SHAPES
 from clearformer.layers.masks import Mask
 from clearformer.layers.short_attention import MAX_POSITIONS, attend_short, is_short
 from clearformer.toolchain import can_compile
@@ -68,6 +70,8 @@ class FusedCore:
             from clearformer.layers import triton_kernels
 
             return triton_kernels.attend_few(q, k, v, mask, 1 / sqrt(q.size(-1)) if scale is None else scale)
+        if FIXED_SHAPES.has_triton and bias is None and short_cuda.is_short(q, k, v, mask, dropout):
+            return short_cuda.attend_short(q, k, v, mask, 1 / sqrt(q.size(-1)) if scale is None else scale)
         has_plan = not q.is_cuda or (FIXED_SHAPES.is_on and dropout == 0)
         kernel = F.scaled_dot_product_attention if has_plan else without_cudnn
         return kernel(
@@ -78,7 +82,8 @@ class FusedCore:
 def is_decoding_step(q: Tensor, k: Tensor, mask: Any, dropout: float) -> bool:
     """Whether this is attention of few queries without gradients, in a recorded step, for which Triton is faster."""
     return (
-        q.is_cuda
+        not torch.compiler.is_compiling()  # first, so that no size becomes a condition of the compiled code
+        and q.is_cuda
         and FIXED_SHAPES.is_on
         and q.size(2) * q.size(1) // k.size(1) <= MAX_QUERIES
         and isinstance(mask, Tensor)
@@ -86,7 +91,6 @@ def is_decoding_step(q: Tensor, k: Tensor, mask: Any, dropout: float) -> bool:
         and mask.dtype == q.dtype
         and dropout == 0
         and not (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, mask)))
-        and not torch.compiler.is_compiling()
         and can_compile()
     )
 
@@ -134,33 +138,6 @@ class CudnnOff:
 
 
 CUDNN_OFF = CudnnOff()  # one object per process, because the setting is global
-
-
-class FixedShapes:
-    """Inside a `with` block, shapes recur, so that attention may use cuDNN: a plan serves all steps of its shape.
-
-    On an H200, its kernels take about half of the time of the others for a decoding step of 32 keys, and three quarters
-    for the training of GPT-2.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.n_inside = Lock(), 0
-
-    @property
-    def is_on(self) -> bool:
-        return self.n_inside > 0
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.n_inside += 1
-
-    def __exit__(self, *raised: object) -> None:
-        with self.lock:
-            self.n_inside -= 1
-
-
-FIXED_SHAPES = FixedShapes()
-RECORDING = RLock()  # torch records one CUDA graph at a time
 
 
 def without_cudnn(*args: Any, **settings: Any) -> Tensor:

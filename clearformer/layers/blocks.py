@@ -16,6 +16,7 @@ from clearformer.layers.cache import KeyValues, KVCache
 from clearformer.layers.dropout import Dropout
 from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Mask
+from clearformer.layers.norms import add_and_norm
 from clearformer.layers.positions import Positions, Rotation
 
 
@@ -30,7 +31,7 @@ class PreNorm(nn.Module):
 
 class PostNorm(PreNorm):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(x + self.dropout(sublayer(x)))
+        return add_and_norm(self.norm, x, self.dropout(sublayer(x)))
 
 
 RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}

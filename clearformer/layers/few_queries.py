@@ -16,7 +16,8 @@ MAX_QUERIES, MAX_KEYS, MIN_HEADS = 16, 128, 64  # outside, torch's kernel is as 
 def has_few_queries(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether `attend_few` is the faster choice for q (B, H, T, K), k (B, G, S, K) and v (B, G, S, N)."""
     return (
-        q.device.type == "cpu"
+        not torch.compiler.is_compiling()  # first, so that no size becomes a condition of the compiled code
+        and q.device.type == "cpu"
         and 2 <= q.size(2) * q.size(1) // k.size(1) <= MAX_QUERIES
         and k.size(2) <= MAX_KEYS
         and k.size(0) * k.size(1) >= MIN_HEADS
@@ -24,7 +25,6 @@ def has_few_queries(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q.dtype == k.dtype == v.dtype
         and q.dtype in (torch.float32, torch.float64)
         and not (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)))
-        and not torch.compiler.is_compiling()
     )
 
 

@@ -7,8 +7,8 @@ Local response norm divides each value by its neighbours in other channels, at t
 
     b_c = a_c / (k + α Σ_d a_d²)^β,    d from c − n/2 to c + n/2                  Krizhevsky et al. 2012, section 3.3
 
-The modules are torch's, whose kernels are fused. `layer_norm`, `rms_norm` and `local_response_norm` are the equations
-in plain torch; the tests compare the modules with them.
+The modules are torch's or derived from them; their kernels are fused. `layer_norm`, `rms_norm` and
+`local_response_norm` are the equations in plain torch; the tests compare the modules with them.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,44 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from clearformer.layers.fixed_shapes import FIXED_SHAPES
+
+
+class LayerNorm(nn.LayerNorm):
+    """torch's LayerNorm, and a Triton kernel for recorded decoding steps: theirs is made for longer inputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.of_sum(x) if self.is_decoding(x) else super().forward(x)
+
+    def of_sum(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Compute LayerNorm(x), or LayerNorm(x + y), in one kernel."""
+        from clearformer.layers import triton_kernels
+
+        return triton_kernels.add_and_norm(x, y, self.weight, self.bias, self.eps)
+
+    def is_decoding(self, *inputs: Tensor) -> bool:
+        """Whether the kernel can be used: in a decoding step on CUDA, whose shape recurs."""
+        return (
+            FIXED_SHAPES.has_triton
+            and not torch.compiler.is_compiling()
+            and not torch.is_grad_enabled()
+            and not torch.is_autocast_enabled("cuda")
+            and self.weight is not None
+            and self.weight.dtype != torch.float64  # the kernel computes in float32
+            and all(x.is_cuda and x.is_contiguous() and x.dtype == self.weight.dtype for x in inputs)
+        )
+
+
+def add_and_norm(norm: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Compute norm(x + y), as one kernel if possible."""
+    if isinstance(norm, LayerNorm) and x.shape == y.shape and norm.is_decoding(x, y):
+        return norm.of_sum(x, y)
+    result: Tensor = norm(x + y)
+    return result
+
+
 # torch's default ε for RMSNorm is the machine epsilon of the input's dtype: 0.008 in bfloat16.
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:

@@ -20,7 +20,8 @@ MAX_POSITIONS = 20  # with more, torch's kernel is as fast
 def is_short(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether `attend_short` is the faster choice for q (B, H, T, K), k (B, G, S, K) and v (B, G, S, N)."""
     return (
-        q.device.type == "cpu"
+        not torch.compiler.is_compiling()  # first, so that no size becomes a condition of the compiled code
+        and q.device.type == "cpu"
         and torch.is_grad_enabled()
         and (q.requires_grad or k.requires_grad or v.requires_grad)
         and max(q.size(2), k.size(2)) <= MAX_POSITIONS
@@ -28,7 +29,6 @@ def is_short(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q.dtype == k.dtype == v.dtype
         and q.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
     )
 
 

@@ -139,7 +139,13 @@ class StaticState(Buffers):
 
     def grow(self, n_rows: int, width: int) -> tuple[Tensor, Mask]:
         """Occupy a slot for the next token of each hypothesis; returns the tokens' positions (B, W) and mask."""
-        where, columns = self.next.expand(-1, width), self.used[:, None] + self.columns  # (B, W)
+        where = self.next.expand(-1, width)
+        if self.used.is_cuda and can_compile():
+            from clearformer.layers import triton_kernels
+
+            triton_kernels.occupy(self.used, self.next, self.places, self.slots, self.paths)
+            return where, Ancestors(self.paths)
+        columns = self.used[:, None] + self.columns  # (B, W)
         self.places.copy_((self.first_places + columns).flatten())
         self.slots.scatter_(1, columns, where)
         self.paths.scatter_(2, columns[:, None].expand(-1, width, -1), self.alone.expand(n_rows, -1, -1))
@@ -149,7 +155,12 @@ class StaticState(Buffers):
         """Let hypothesis w of sentence b continue hypothesis parents[b, w]; parents (B, W)."""
         self.paths.copy_(self.paths.gather(1, parents[:, :, None].expand(-1, -1, self.n_slots)))
 
-    def advance(self, alive: Tensor) -> None:
-        """End a step: the rows that continue, alive (B,), move on. The others will write to the same slots again."""
-        self.next += alive[:, None]
-        self.used += alive * self.width
+    def advance(self, done: Tensor) -> None:
+        """End a step: the rows that are not done, (B,), move on. The others will write to the same slots again."""
+        if done.is_cuda and can_compile():
+            from clearformer.layers import triton_kernels
+
+            triton_kernels.advance(self.used, self.next, done, self.width)
+        else:
+            self.next += ~done[:, None]
+            self.used += ~done * self.width

@@ -35,6 +35,8 @@ BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
 """GPT-2's mapping of characters to bytes: printable bytes stand for themselves, the others start at U+0100."""
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 SAMPLE = 1_000_000  # number of lines that are all used for training; later lines are sampled, see `thin`
+CONTEXT = 8  # tokens before a text that decide how it begins
+JOINING = {"ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"}  # decoders that revise no earlier text
 UPPER_BOUND_KINDS = ("char", "word")  # the text determines the size of the vocabulary; `vocab_size` is only a maximum
 
 
@@ -98,6 +100,7 @@ class Tokenizer:
         self._added = rust.get_added_tokens_decoder()  # id -> AddedToken
         self._reserved = {token_id for token_id, token in self._added.items() if token.special} - {self.unk_id}
         self._is_byte_level = "ByteLevel" in str(content.get("decoder"))
+        self._joins = joins(content.get("decoder"))
         self.opening = opening_of(rust, vocab)
         self.adds_specials = rust.num_special_tokens_to_add(False) > 0
         if not self.adds_specials:  # the default: BOS a EOS, BOS a EOS b EOS
@@ -233,6 +236,21 @@ class Tokenizer:
         """Return one text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
 
+    def continued(self, before: Sequence[Sequence[int]], ids: Sequence[Sequence[int]]) -> list[str | None]:
+        """Return the text of each list of ids that follows others, or None if only a `stream` can tell its ends.
+
+        A few ids before a text decide whether it begins with a space.
+        """
+        if not self._joins:
+            return [None] * len(ids)
+        contexts = [[token for token in row if token not in self._reserved][-CONTEXT:] for row in before]
+        wholes = [[*context, *row] for context, row in zip(contexts, ids)]
+        texts = self.decode([*contexts, *wholes])
+        return [
+            whole[len(head) :] if whole.startswith(head) and "\ufffd" not in whole else None
+            for head, whole in zip(texts[: len(ids)], texts[len(ids) :])
+        ]
+
     def stream(self) -> "TextStream":
         """Return a decoder for ids that arrive one by one, as from a model that generates text."""
         return TextStream(self._rust)
@@ -341,6 +359,12 @@ def truncated_lengths(a: int, b: int, budget: int) -> tuple[int, int]:
         return a, b
     short = min(a, b, budget // 2)
     return (budget - short, short) if a > b else (short, budget - short)
+
+
+def joins(decoder: Mapping[str, Any] | None) -> bool:
+    """Whether the text of ids is the beginning of the text of these ids and more; without a decoder, it is."""
+    parts = [] if decoder is None else decoder.get("decoders", [decoder])
+    return all(part.get("type") in JOINING for part in parts)
 
 
 class TextStream:

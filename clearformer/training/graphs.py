@@ -20,7 +20,7 @@ from torch import Tensor
 
 from clearformer.data.batch import Tensors
 from clearformer.errors import TrainingError
-from clearformer.layers.backends import FIXED_SHAPES, RECORDING
+from clearformer.layers.fixed_shapes import FIXED_SHAPES, RECORDING
 
 MAX_GRAPHS = 16  # recorded shapes; further shapes run as plain steps
 

@@ -238,7 +238,7 @@ def test_a_sentence_joins_a_batch_in_flight() -> None:
             next_tokens[at] = logits.argmax(-1)[at]
             for row in at:
                 written[row].append(int(next_tokens[row]))
-            state.advance(torch.tensor([row in at for row in range(5)]))
+            state.advance(torch.tensor([row not in at for row in range(5)]))
         return written
 
     written: list[list[int]] = [[] for _ in range(5)]

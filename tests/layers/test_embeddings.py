@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding, aligned_linear
+from clearformer.layers.embeddings import OneHot, TokenEmbedding, Unembedding, aligned_linear, has_room, make_room
 
 V, D = 1009, 64
 
@@ -77,3 +77,21 @@ def test_an_aligned_product_is_the_same_product(has_bias: bool) -> None:
     upstream = torch.randn_like(theirs)
     for one, other in zip(torch.autograd.grad(ours, leaves, upstream), torch.autograd.grad(theirs, leaves, upstream)):
         torch.testing.assert_close(one, other)
+
+
+def test_a_head_with_room_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    embedding = TokenEmbedding(67, 5)
+    head = Unembedding(5, 67, tied=embedding)
+    x, before = torch.randn(2, 3, 5), head.weight.detach().clone()
+    assert not has_room(head.weight)
+    with torch.inference_mode():
+        make_room(head.weight)
+    assert has_room(head.weight)
+    assert head.weight is embedding.weight
+    assert head.weight.equal(before)
+    monkeypatch.setattr(F, "pad", None)  # which copies
+    with torch.no_grad():
+        torch.testing.assert_close(aligned_linear(x, head.weight, None), F.linear(x, before))
+    head(x).sum().backward()  # the weight can still be trained
+    assert head.weight.grad is not None

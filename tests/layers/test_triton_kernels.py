@@ -51,6 +51,59 @@ def test_best_and_total(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.testing.assert_close(total.double(), logits.double().logsumexp(-1), rtol=1e-5, atol=1e-5)
 
 
+def test_eos_is_never_the_best_token_of_a_row_that_is_too_short() -> None:
+    from clearformer.layers.triton_kernels import best_and_total
+
+    torch.manual_seed(3)
+    logits = torch.randn(3, 2, 4999, device="cuda")
+    logits[:, :, 7] = 9.0  # the best token, here EOS
+    lengths = torch.tensor([0, 4, 5], device="cuda")
+    best, total = best_and_total(logits, 7, lengths, 5)
+    allowed = logits.clone()
+    allowed[:2, :, 7] = float("-inf")
+    assert best.equal(allowed.argmax(-1))
+    torch.testing.assert_close(total.double(), logits.double().logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("D", [131, 769, 2053])
+def test_add_and_norm(D: int, dtype: torch.dtype) -> None:
+    from clearformer.layers.triton_kernels import add_and_norm
+
+    torch.manual_seed(4)
+    x, y = (torch.randn(5, 3, D, device="cuda").to(dtype) for _ in range(2))
+    norm = torch.nn.LayerNorm(D, device="cuda", dtype=dtype)
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    weights = norm.weight.double(), norm.bias.double()
+    exact, of_sum = (torch.nn.functional.layer_norm(z.double(), (D,), *weights, norm.eps) for z in (x, x + y))
+    bound = 1e-5 if dtype == torch.float32 else 3e-2  # means over D features, rounded in the dtype
+    for second, expected in ((None, exact), (y, of_sum)):
+        z = add_and_norm(x, second, norm.weight, norm.bias, norm.eps)
+        torch.testing.assert_close(z.double(), expected, rtol=bound, atol=bound)
+
+
+def test_bookkeeping_of_a_state() -> None:
+    from clearformer.layers.triton_kernels import advance, occupy
+
+    B, W, N = 5, 3, 17
+    used, position = torch.tensor([0, 3, 6, 9, 2]), torch.arange(B)[:, None]
+    places, slots = torch.zeros(B * W, dtype=torch.long), torch.zeros(B, N, dtype=torch.long)
+    paths = torch.rand(B, W, N) < 0.5
+    on_device = [x.cuda() for x in (used, position, places, slots, paths)]
+    occupy(*on_device)
+    columns = used[:, None] + torch.arange(W)
+    expected = torch.arange(B)[:, None] * N + columns
+    assert on_device[2].cpu().equal(expected.flatten())
+    assert on_device[3].cpu().equal(slots.scatter(1, columns, position.expand(-1, W)))
+    alone = torch.eye(W, dtype=torch.bool).expand(B, -1, -1)
+    assert on_device[4].cpu().equal(paths.scatter(2, columns[:, None].expand(-1, W, -1), alone))
+    done = torch.tensor([True, False, False, True, False])
+    advance(on_device[0], on_device[1], done.cuda(), W)
+    assert on_device[0].cpu().equal(used + ~done * W)
+    assert on_device[1].cpu().equal(position + ~done[:, None])
+
+
 def test_write_slots() -> None:
     from clearformer.layers.triton_kernels import write_slots
 

@@ -466,3 +466,27 @@ def test_the_frame_is_what_framing_adds() -> None:
     before, between, after = ours.specials_around(is_pair=True)
     a, b = ours.encode(["a b", "c"])
     assert ours.encode_with_specials(["a b"], ["c"])[0] == [[*before, *a, *between, *b, *after]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_continuation_is_decoded_as_by_a_stream(kind: str, data: st.DataObject) -> None:
+    tokenizer = TRAINED[kind]
+    tokens = st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=20)
+    before, ids = data.draw(tokens), data.draw(tokens)
+    stream = tokenizer.stream()
+    for token_id in before:
+        stream.step(token_id)
+    spoken = "".join(stream.step(token_id) or "" for token_id in ids)
+    (text,) = tokenizer.continued([before], [ids])
+    assert text in (None, spoken)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "wordpiece"])
+def test_continuations_of_real_text_need_no_stream(kind: str) -> None:
+    tokenizer = TRAINED[kind]
+    rows = [ids for ids in tokenizer.encode(LINES) if len(ids) > 3]
+    before, after = [ids[:3] for ids in rows], [ids[3:] for ids in rows]
+    texts = tokenizer.continued(before, after)
+    assert sum(text is not None for text in texts) > len(texts) / 2
