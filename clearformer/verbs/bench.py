@@ -153,10 +153,15 @@ def provenance(command: str, checkout: str | None) -> dict[str, Any]:
 
 
 def commit_of(folder: str) -> str:
-    """The commit of a checkout, or "unknown" without git or history."""
-    command = ["git", "-C", folder, "describe", "--always", "--dirty"]
+    """The commit of a checkout, or "unknown" without git or history, also if only a folder around it has one."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True).stdout.strip()
+
     try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+        top = git("rev-parse", "--show-toplevel")
+        is_checkout = bool(top) and Path(top).resolve() == Path(folder).resolve()
+        return (git("describe", "--always", "--dirty") if is_checkout else "") or "unknown"
     except OSError:
         return "unknown"
 
