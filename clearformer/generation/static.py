@@ -313,11 +313,11 @@ def read_results(places: Sequence[tuple[Table, dict[int, int]]], n: int) -> list
 
 def modules(model: nn.Module) -> list[nn.Module]:
     """Return all modules, shared ones twice. For every batch, `model.modules()` would be several times slower."""
-    found = [model]
-    for module in found:  # which grows meanwhile
+    result = [model]
+    for module in result:  # which grows meanwhile
         if module._modules:
-            found += [child for child in module._modules.values() if child is not None]
-    return found
+            result += [child for child in module._modules.values() if child is not None]
+    return result
 
 
 def power(n: int, least: int = 1) -> int:

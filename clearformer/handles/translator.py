@@ -100,7 +100,7 @@ class Translator(Handle):
         results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
             indices = [first + row for row in rows]
-            best = [found[:n] for found in self.search([ids[row] for row in rows], decode, n, seed, indices)]
+            best = [hypotheses[:n] for hypotheses in self.search([ids[row] for row in rows], decode, n, seed, indices)]
             plain = iter(self.target_tokenizer.decode([h.tokens for hypotheses in best for h in hypotheses]))
             for row, hypotheses in zip(rows, best):
                 results[row] = [Translation(next(plain), h.score, h.logprob, h.tokens) for h in hypotheses]

@@ -90,10 +90,10 @@ class Writer(Handle):
                     pass
                 outputs = watcher.hypotheses
             best = [hypotheses[:n] for hypotheses in outputs]
-            before = [self.before(prompt) for prompt, found in zip(batch, best) for _ in found]
-            texts = iter(follow(self.tokenizer, before, [h.tokens for found in best for h in found]))
-            for row, found in zip(rows, best):
-                results[row] = [self.continuation(h, next(texts), ids[row], stop, decode) for h in found]
+            before = [self.before(prompt) for prompt, row in zip(batch, best) for _ in row]
+            texts = iter(follow(self.tokenizer, before, [h.tokens for row in best for h in row]))
+            for row, hypotheses in zip(rows, best):
+                results[row] = [self.continuation(h, next(texts), ids[row], stop, decode) for h in hypotheses]
         return results
 
     @torch.inference_mode()
