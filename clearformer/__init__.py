@@ -37,6 +37,7 @@ _WHERE = {
     "register": "clearformer.registry:register",
     "repair": "clearformer.verbs.repair:repair",
     "score": "clearformer.verbs.score:score",
+    "sweep": "clearformer.verbs.sweep:sweep",
     "train": "clearformer.verbs.train:train",
     "transcribe": "clearformer.verbs.transcribe:transcribe",
     "translate": "clearformer.verbs.translate:translate",

@@ -52,6 +52,10 @@ class Interrupted(Exception):
     """Raised after Ctrl-C or SIGTERM, once the checkpoint is saved. It is no error, so it is no ClearformerError."""
 
 
+class Paused(Interrupted):
+    """Raised at the step train.pause, once the checkpoint is saved."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return the hint for an unknown name: the closest known name, or all known names if none is close."""
     names = sorted(set(known))

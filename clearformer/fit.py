@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from clearformer.checkpoint import CALIBRATION, RunFolder, versions, write_json, write_text
-from clearformer.errors import CheckpointError, Interrupted, MachineError
+from clearformer.errors import CheckpointError, Interrupted, MachineError, Paused
 from clearformer.layers.linear import pack
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
@@ -72,9 +72,10 @@ def train(
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
             trainer.train(task.steps(world))
-    except Interrupted:
+    except Interrupted as ending:
         assert trainer is not None
-        console.print(f"interrupted: saved at step {trainer.progress.step:,}. Resume with:")
+        how = "paused" if isinstance(ending, Paused) else "interrupted"
+        console.print(f"{how}: saved at step {trainer.progress.step:,}. Resume with:")
         console.print(f"  clearformer train --resume --out {run.path}")
         raise
     except torch.OutOfMemoryError as error:

@@ -16,12 +16,12 @@ import typer
 from typer.core import TyperGroup
 
 from clearformer.cli.options import write_introduction, write_parameters
-from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError
+from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.memory import collect_rarely, end_quickly, keep_freed_memory
 from clearformer.version import __version__
 
 GROUPS = {
-    "Train": ("train", "finetune", "evaluate", "compare", "demo"),
+    "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
     "Look inside": ("inspect", "neighbours", "plot"),
     "Exchange": ("import", "export", "merge"),
@@ -97,6 +97,8 @@ class Verbs(TyperGroup):
         except ClearformerError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
+        except Paused:
+            raise typer.Exit(0) from None
         except Interrupted:  # the run is saved, and the message is already printed
             raise typer.Exit(130) from None
         except KeyboardInterrupt:

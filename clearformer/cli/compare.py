@@ -47,6 +47,7 @@ def compare(
     """
     from json import dumps
 
+    from clearformer.cli.columns import in_columns
     from clearformer.comparison.page import cells
     from clearformer.training.journal import console
     from clearformer.verbs.compare import compare as compare_recipes
@@ -55,8 +56,5 @@ def compare(
     if json:
         print(dumps(results, ensure_ascii=False))
         return
-    rows = cells(results)
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for name, *values in rows:
-        print("  ".join([f"{name:<{widths[0]}}", *(f"{value:>{width}}" for value, width in zip(values, widths[1:]))]))
+    print(in_columns(cells(results)))
     print(results["page"])

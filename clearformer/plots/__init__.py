@@ -17,6 +17,7 @@ try:
     from clearformer.plots.results import plot_calibration, plot_confusion, plot_errors
     from clearformer.plots.schedules import plot_schedules
     from clearformer.plots.shifts import plot_shifts
+    from clearformer.plots.sweep import plot_sweep
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("matplotlib"):
         raise
@@ -42,5 +43,6 @@ __all__ = [
     "plot_positions",
     "plot_schedules",
     "plot_shifts",
+    "plot_sweep",
     "plot_tiles",
 ]

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
 from clearformer.config import Config
 from clearformer.data.batch import Tensors
-from clearformer.errors import CheckpointError, Interrupted
+from clearformer.errors import CheckpointError, Interrupted, Paused
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
 from clearformer.training.compiling import BatchShapes, How
@@ -67,6 +67,9 @@ class TrainConfig(Config):
     log_every: int = Field(50, ge=1, description="steps between log records")
     validate_every: int = Field(500, ge=1, description="steps between validations")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
+    pause: int | None = Field(
+        None, ge=1, description="step after which the run is saved and stops; --resume continues it"
+    )
     patience: int = Field(
         0, ge=0, description="validations without improvement before training stops; 0 disables early stopping"
     )
@@ -185,7 +188,8 @@ class Trainer:
                     if config.max_seconds is not None:
                         at.seconds = self.world.agree(time.monotonic() - clock)
                     is_interrupted, is_last = self.world.any(bool(interrupted)), self.is_spent
-                    if not (is_interrupted or self.is_due(config.log_every, config.validate_every, config.save_every)):
+                    is_ending = is_interrupted or at.step == config.pause
+                    if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
                         continue
                     if not self.meter.stop():
                         raise diverged("the training loss or its gradient", at.step, self.run)
@@ -194,11 +198,13 @@ class Trainer:
                     if self.is_due(config.validate_every):
                         self.run_validation(journal)
                     at.seconds = time.monotonic() - clock
-                    if is_interrupted or self.is_stale or self.is_due(config.save_every):
+                    if is_ending or self.is_stale or self.is_due(config.save_every):
                         journal.sync()
                         self.save()
                     if is_interrupted and not is_last:
                         raise Interrupted
+                    if is_ending and not (is_last or self.is_stale):
+                        raise Paused
                     if self.is_stale:
                         journal.say(
                             f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}"

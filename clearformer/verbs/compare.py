@@ -13,8 +13,6 @@ repeated, it resumes interrupted runs and skips finished ones.
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
@@ -25,7 +23,7 @@ from clearformer.checkpoint import RunFolder, write_json, write_text
 from clearformer.comparison.page import page
 from clearformer.comparison.settings import CompareConfig
 from clearformer.data.parallel import read_test
-from clearformer.errors import CheckpointError, ClearformerError, ConfigError, Interrupted, MachineError
+from clearformer.errors import CheckpointError, ConfigError
 from clearformer.evaluation.evaluate import evaluate
 from clearformer.evaluation.lengths import bleu_by_length
 from clearformer.handles.translator import Translator
@@ -34,8 +32,8 @@ from clearformer.metric import Metric
 from clearformer.recipe import Recipe
 from clearformer.tasks.translation import TranslationTask, plain_reference
 from clearformer.training.journal import read_metrics
+from clearformer.verbs.apart import train_apart
 from clearformer.verbs.load import load_as
-from clearformer.verbs.train import train
 from clearformer.wording import count, listed
 
 Results = dict[str, Any]
@@ -102,36 +100,6 @@ def write_plan(folder: Path, config: CompareConfig, recipes: Mapping[tuple[str, 
             f"{folder} contains the runs of another comparison", "choose another --out, or remove that folder"
         )
     write_json(file, plan)
-
-
-def train_apart(recipe: Recipe, run: RunFolder, device: str) -> None:
-    """Train or resume a run in a separate process. Its errors are raised here unchanged."""
-    arguments: dict[str, Any] = {"resume": True} if run.exists else {"recipe": recipe}
-    context = get_context("spawn")  # a fork would inherit torch's threads in an undefined state
-    incoming, outgoing = context.Pipe(duplex=False)
-    process = context.Process(target=train_here, args=(outgoing, {"out": run.path, "device": device, **arguments}))
-    process.start()
-    outgoing.close()
-    try:
-        error = incoming.recv()
-    except EOFError:
-        process.join()  # the exit code is not set before
-        raise MachineError(
-            f"the run in {run.path} stopped with exit code {process.exitcode}",
-            "repeat the command to resume; a negative exit code is a signal, such as -9 when memory runs out",
-        ) from None
-    finally:
-        process.join()  # both processes receive Ctrl-C, and the run saves its checkpoint first
-    if error is not None:
-        raise error
-
-
-def train_here(outgoing: Connection, arguments: dict[str, Any]) -> None:
-    try:
-        train(**arguments)
-        outgoing.send(None)
-    except (ClearformerError, Interrupted) as error:
-        outgoing.send(error)
 
 
 def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, device: str) -> Results:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, load_tensors
-from clearformer.errors import CheckpointError, Interrupted, TrainingError
+from clearformer.errors import CheckpointError, Interrupted, Paused, TrainingError
 from clearformer.metric import LOSS, Metric
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
@@ -170,6 +170,25 @@ def test_ctrl_c_finishes_the_step_saves_and_leaves_no_trace(tmp_path, number):
     assert second.progress.step == 9
     second.train(ToySteps())
     assert_same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+def test_a_run_pauses_and_is_resumed_without_a_trace(tmp_path):
+    trainer(tmp_path / "straight").train(ToySteps())
+    for pause in (7, 12, None):
+        part = trainer(tmp_path / "paused", pause=pause)
+        if pause != 7:
+            part.resume()
+        if pause is None:
+            part.train(ToySteps())
+        else:
+            with pytest.raises(Paused):
+                part.train(ToySteps())
+            assert part.progress.step == pause
+    assert_same_run(tmp_path / "straight", tmp_path / "paused")
+
+
+def test_a_pause_at_the_last_step_is_none(tmp_path):
+    assert trainer(tmp_path, pause=19).train(ToySteps()).step == 19
 
 
 def test_second_ctrl_c_stops_at_once(tmp_path):

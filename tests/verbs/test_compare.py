@@ -18,7 +18,8 @@ from clearformer.models import MODELS
 from clearformer.plots import plot_comparison
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS
-from clearformer.verbs.compare import common_metric, reached, seconds_per_step, table, train_apart
+from clearformer.verbs.apart import train_apart
+from clearformer.verbs.compare import common_metric, reached, seconds_per_step, table
 
 DEMO = Path(clearformer.__file__).parent / "bundled" / "demo.toml"
 SMALL = [
@@ -112,12 +113,12 @@ def test_a_trainings_complaint_comes_back_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.verbs.compare.train_here", fall_over)
+    monkeypatch.setattr("clearformer.verbs.apart.train_here", fall_over)
     with pytest.raises(MachineError, match=r"run stopped with exit code 7\nhint: repeat the command"):
         train_apart(recipe_of(tmp_path), RunFolder(tmp_path / "run"), "cpu")
 
 
-def fall_over(outgoing: Connection, given: dict[str, Any]) -> None:
+def fall_over(outgoing: Connection, given: dict[str, Any], threads: int | None) -> None:
     os._exit(7)
 
 
