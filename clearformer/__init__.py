@@ -17,6 +17,7 @@ _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
     "bench": "clearformer.verbs.bench:bench",
+    "card": "clearformer.verbs.card:card",
     "classify": "clearformer.verbs.classify:classify",
     "compare": "clearformer.verbs.compare:compare",
     "demo": "clearformer.verbs.demo:demo",

@@ -24,7 +24,7 @@ GROUPS = {
     "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe"),
     "Look inside": ("inspect", "neighbours", "plot"),
-    "Exchange": ("import", "export", "merge"),
+    "Exchange": ("import", "export", "merge", "card"),
     "Machine": ("doctor", "bench"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
