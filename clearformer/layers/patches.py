@@ -31,7 +31,7 @@ class Patches(nn.Module):
         positions = self.interpolated(x.size(2), x.size(3))
         x = x.flatten(2).mT  # (B, P, D)
         if self.class_token is not None:
-            x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)  # (B, P + 1, D)
+            x = torch.cat([self.class_token.expand(x.size(0), -1, -1), x], dim=1)  # (B, P + 1, D)
         return x + positions
 
     def interpolated(self, n_rows: int, n_columns: int) -> Tensor:

@@ -135,7 +135,7 @@ def pool_mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
 def pool_last(hidden: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return hidden[:, -1]
-    return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
+    return hidden[torch.arange(hidden.size(0), device=hidden.device), mask.sum(1) - 1]
 
 
 def pool_max(hidden: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""export: write a model as a Hugging Face folder or as torchvision weights."""
+"""export: write a model as a Hugging Face folder, for ONNX runtimes, or as torchvision weights."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.interop.huggingface.convert import converter_for, export_any, export_image_classifier
 from clearformer.interop.huggingface.folder import TEMPLATE
 from clearformer.interop.huggingface.vocabulary import write_tokenizer
+from clearformer.interop.onnx.convert import export_onnx
 from clearformer.interop.pixels import write_image
 from clearformer.interop.torchvision import convert as torchvision
 from clearformer.loading.folder import task_of
@@ -15,13 +16,15 @@ from clearformer.loading.open import open_model
 from clearformer.loading.write import require_empty
 from clearformer.tasks.task import Pretrained
 
-FORMATS = ("huggingface", "torchvision")
+FORMATS = ("huggingface", "onnx", "torchvision")
 
 
 def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
     """Write a folder for `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor`.
 
-    The format "torchvision" writes the weights with the names of torchvision, as safetensors and never as a pickle.
+    The format "onnx" writes model.onnx, with greedy search inside for models that generate text, and model.json, which
+    describes it. The format "torchvision" writes the weights with the names of torchvision, as safetensors and never as
+    a pickle.
     Returns a dictionary with folder and model_type.
     """
     out = Path(out)
@@ -29,7 +32,9 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
         raise ConfigError(f"there is no export format `{format}`", suggest(format, FORMATS))
     require_empty(out)
     opened = open_model(model)
-    if format == "torchvision":
+    if format == "onnx":
+        model_type = export_onnx(opened, out)
+    elif format == "torchvision":
         save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
         model_type = opened.config.kind
     elif task_of(opened.recipe).n_tokenizers == 0:
