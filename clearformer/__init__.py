@@ -2,16 +2,50 @@
 
     import clearformer
     report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
-    clearformer.load("runs/mine").translate(["A man is riding a bike."], beam=5)
+    clearformer.load("runs/mine").translate("A man is riding a bike.", beam=5)
 
 Every command has a function here. Names are imported on first use, so that `import clearformer` is fast. No module may
 have the name of one of these functions, because importing the module would replace the function.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearformer.version import __version__
+
+if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the same names
+    from clearformer.deprecated import evaluate_images as evaluate_images
+    from clearformer.deprecated import evaluate_labels as evaluate_labels
+    from clearformer.deprecated import evaluate_speech as evaluate_speech
+    from clearformer.deprecated import evaluate_text as evaluate_text
+    from clearformer.errors import ClearformerError as ClearformerError
+    from clearformer.recipe import Recipe as Recipe
+    from clearformer.registry import register as register
+    from clearformer.verbs.bench import bench as bench
+    from clearformer.verbs.card import card as card
+    from clearformer.verbs.classify import classify as classify
+    from clearformer.verbs.compare import compare as compare
+    from clearformer.verbs.demo import demo as demo
+    from clearformer.verbs.doctor import doctor as doctor
+    from clearformer.verbs.embed import embed as embed
+    from clearformer.verbs.evaluate import evaluate as evaluate
+    from clearformer.verbs.export import export_model as export_model
+    from clearformer.verbs.fill import fill as fill
+    from clearformer.verbs.finetune import finetune as finetune
+    from clearformer.verbs.generate import generate as generate
+    from clearformer.verbs.import_ import import_model as import_model
+    from clearformer.verbs.inspect import inspect as inspect
+    from clearformer.verbs.load import load as load
+    from clearformer.verbs.merge import merge as merge
+    from clearformer.verbs.neighbours import neighbours as neighbours
+    from clearformer.verbs.plot import plot as plot
+    from clearformer.verbs.repair import repair as repair
+    from clearformer.verbs.score import score as score
+    from clearformer.verbs.sweep import sweep as sweep
+    from clearformer.verbs.train import plan as plan
+    from clearformer.verbs.train import train as train
+    from clearformer.verbs.transcribe import transcribe as transcribe
+    from clearformer.verbs.translate import translate as translate
 
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
@@ -48,9 +82,15 @@ _DEPRECATED = ("evaluate_images", "evaluate_labels", "evaluate_speech", "evaluat
 __all__ = ["__version__", *_WHERE]
 
 
-def __getattr__(name: str) -> Any:
-    where = f"clearformer.deprecated:{name}" if name in _DEPRECATED else _WHERE.get(name)
-    if where is None:
-        raise AttributeError(f"module 'clearformer' has no attribute {name!r}")
-    module, attribute = where.split(":")
-    return getattr(import_module(module), attribute)
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+if not TYPE_CHECKING:  # a type checker reports a misspelt name only where it sees no __getattr__
+
+    def __getattr__(name: str) -> Any:
+        where = f"clearformer.deprecated:{name}" if name in _DEPRECATED else _WHERE.get(name)
+        if where is None:
+            raise AttributeError(f"module 'clearformer' has no attribute {name!r}")
+        module, attribute = where.split(":")
+        return getattr(import_module(module), attribute)

@@ -124,6 +124,32 @@ def test_importing_the_package_costs_nothing() -> None:
         clearformer.trian  # noqa: B018
 
 
+def test_dir_lists_the_functions_and_no_modules() -> None:
+    """In a new process: modules that other tests import must not matter, nor be shown once they are imported."""
+    code = "import clearformer; clearformer.load; print(*(name for name in dir(clearformer) if name[0] != '_'))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown == sorted(set(clearformer.__all__) - {"__version__"})
+    assert {"__doc__", "__file__", "__version__"} <= set(dir(clearformer))
+
+
+def test_type_checkers_see_the_names_that_are_imported_at_run_time() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    seen = {}
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        [name] = node.names
+        assert name.asname == name.name  # which marks it as public
+        seen[name.name] = f"{node.module}:{name.name}"
+    deprecated = {name: f"clearformer.deprecated:{name}" for name in clearformer._DEPRECATED}
+    assert seen == clearformer._WHERE | deprecated
+
+
+@pytest.mark.parametrize("name", sorted(set(clearformer.__all__) - {"__version__"}))
+def test_every_function_says_what_it_does(name: str) -> None:
+    assert len(str(getattr(clearformer, name).__doc__).split()) > 4
+
+
 @pytest.mark.parametrize("name", clearformer.__all__)
 def test_every_name_of_the_front_door_is_there(name: str) -> None:
     assert getattr(clearformer, name) is not None
