@@ -1,7 +1,6 @@
 """Batch texts of similar length, and return the results in the order of the texts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from clearformer.data.collate import cut
 from clearformer.data.labels import pad_rows
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
+from clearformer.notebook import tracked
 from clearformer.text import Tokenizer
 from clearformer.wording import count
 
@@ -27,7 +27,6 @@ def read_texts(
     device: torch.device,
 ) -> Tensor:
     """Apply compute(batch) -> (B, …) to every text, or to every text and its pair, and return (N, …) on the CPU."""
-    refuse_string(texts)
     if pairs is not None and len(pairs) != len(texts):
         raise DataError(
             f"{count(len(texts), 'text')} and {count(len(pairs), 'second text')} cannot be paired",
@@ -62,7 +61,8 @@ def in_batches(
     order = np.argsort(tokens.lengths, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
     flat_indices = np.arange(offsets[-1])
-    for index in np.split(order, cut(tokens.lengths[order], BUDGET.get(device.type, BUDGET["cpu"]))):
+    batches = np.split(order, cut(tokens.lengths[order], BUDGET.get(device.type, BUDGET["cpu"])))
+    for index in tracked(batches, len(order)):
         places = gather(flat_indices, offsets, index).flat
         rows, kinds = (Ragged(side.flat[places], side.lengths[index]) for side in (tokens, segments))
         yield index, places, pad_rows(rows, kinds, pad_id).to(device)
@@ -82,22 +82,15 @@ def without_padding(values: Tensor, mask: Tensor | None) -> Tensor:
     return values.flatten(0, 1) if mask is None else values[mask]
 
 
-def refuse_string(texts: object, noun: str = "text") -> None:
-    """Reject a single string, which Python would silently treat as a sequence of one-character texts."""
-    if isinstance(texts, str | Path):
-        raise DataError(
-            f"expected a list of {noun}s, not the {noun} {str(texts)[:40]!r}", f"put it in a list: [{noun}]"
-        )
-
-
 def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty: bool = True) -> Iterator[list[int]]:
     """Yield row indices in batches of similar length, longest first, so that a lack of memory shows immediately.
 
     `width` is the number of hypotheses per row. Empty rows are left out unless `skip_empty` is False.
     """
     rows = sorted((row for row in range(len(ids)) if ids[row] or not skip_empty), key=lambda row: -len(ids[row]))
-    start = 0
+    batches, start = [], 0
     while start < len(rows):
         size = max(1, tokens // (width * (len(ids[rows[start]]) + 1)))
-        yield rows[start : start + size]
+        batches.append(rows[start : start + size])
         start += size
+    yield from tracked(batches, len(rows))

@@ -10,8 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearformer.errors import CheckpointError, DataError
-from clearformer.handles.batching import read_texts, refuse_string
+from clearformer.handles.batching import read_texts
 from clearformer.handles.handle import renamed
+from clearformer.handles.inputs import one_or_many
+from clearformer.handles.text_encoder import TextEmbedder
 from clearformer.handles.text_model import TextModel
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -29,11 +31,12 @@ class Prediction:
 Verdict = Prediction  # the old name, kept for one version
 
 
-class Classifier(TextModel):
+class Classifier(TextModel, TextEmbedder):
     """A text classifier, loaded from a run on labelled texts. Without classes, it is a regression model."""
 
     kind = "a classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
+    main = "predict"
     default_top = 1
     json_key = "texts"
 
@@ -49,6 +52,7 @@ class Classifier(TextModel):
         super().__init__(model, tokenizer, name, max_tokens)
         self.classes, self.is_pair = list(classes), is_pair
 
+    @one_or_many
     def predict(
         self,
         inputs: Sequence[str],
@@ -60,7 +64,6 @@ class Classifier(TextModel):
 
         The rows of a regression model have `value` instead of classes.
         """
-        refuse_string(inputs)
         rows: list[dict[str, Any]] = [{"text": text} for text in inputs]
         for row, pair in zip(rows, pairs or []):
             row["pair"] = pair
@@ -68,9 +71,9 @@ class Classifier(TextModel):
             return [row | {"value": value} for row, value in zip(rows, self.values(inputs, pairs))]
         return [row | as_columns(classes, top) for row, classes in zip(rows, self.classify(inputs, pairs))]
 
+    @one_or_many
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Prediction]]:
         """Return all classes for each text, or each text and its pair, with the most probable class first."""
-        refuse_string(texts)
         if not self.classes:
             raise CheckpointError(
                 f"{self.name} predicts values, not classes: it was trained with data.regression = true",
@@ -78,9 +81,9 @@ class Classifier(TextModel):
             )
         return by_probability(self.logits(texts, pairs), self.classes, self.temperature) if texts else []
 
+    @one_or_many
     def values(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
         """Return the value that a regression model predicts for each text."""
-        refuse_string(texts)
         if self.classes:
             raise CheckpointError(
                 f"{self.name} predicts classes ({listed(self.classes, most=5)}), not values",
@@ -89,11 +92,9 @@ class Classifier(TextModel):
         values: list[float] = self.logits(texts, pairs)[:, 0].tolist() if texts else []
         return values
 
+    @one_or_many
     def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Tensor:
-        """Return the outputs of the classification head, (N, C) on the CPU."""
-        refuse_string(texts)
-        if pairs is not None:
-            refuse_string(pairs)
+        """Return the outputs of the classification head: (N, C) on the CPU, or (C,) for a single text."""
         if self.is_pair != (pairs is not None):
             accepted, hint = (
                 ("pairs of texts", "give a second text for each text; in files, separate them by a tab")

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from clearformer.errors import DataError
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.scorer import Score
 from clearformer.handles.writer import Continuation
 from clearformer.wording import count
@@ -61,6 +62,23 @@ class Filling:
         """Deprecated: use `probability`."""
         warnings.warn("Filling.share is deprecated: use Filling.probability", DeprecationWarning, stacklevel=2)
         return self.probability
+
+
+class GapFiller:
+    """A handle that also fills blanks, as `fill` and `repair` do."""
+
+    @one_or_many
+    def fill(
+        self: Any, texts: Sequence[str], n: int = 5, candidates: Iterable[str] | None = None
+    ) -> list[list[Filling]]:
+        """Return the n best words for the blank (written ___) in each text, the best first."""
+        words = None if candidates is None else list(candidates)
+        return [fill(self, text, n, words) for text in texts]
+
+    @one_or_many
+    def repair(self: Any, texts: Sequence[str], n: int = 5) -> list[list[Filling]]:
+        """Return the n best ways to complete each sentence, which lacks one word, the best first."""
+        return [repair(self, text, n) for text in texts]
 
 
 def fill(

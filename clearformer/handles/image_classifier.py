@@ -11,10 +11,10 @@ from torch import Tensor
 
 from clearformer.data.sources import read_each
 from clearformer.errors import DataError
-from clearformer.handles.batching import refuse_string
 from clearformer.handles.classifier import Prediction, as_columns, by_probability
 from clearformer.handles.handle import renamed
-from clearformer.handles.image_model import Image, ImageModel
+from clearformer.handles.image_model import ImageModel
+from clearformer.handles.inputs import File, one_or_many
 
 
 class ImageClassifier(ImageModel):
@@ -22,13 +22,15 @@ class ImageClassifier(ImageModel):
 
     kind = "an image classifier"
     verbs = ("classify", "evaluate", "embed", "plot")
+    main = "predict"
     default_top = 5
     json_key = "images"
     is_pair = False
 
+    @one_or_many
     def predict(
         self,
-        inputs: Sequence[str],
+        inputs: Sequence[File],
         pairs: Sequence[str] | None = None,
         top: int = 1,
         errors: list[DataError] | None = None,
@@ -37,16 +39,15 @@ class ImageClassifier(ImageModel):
 
         A file that cannot be read raises an error. If `errors` is a list, the file is skipped and its error appended.
         """
-        refuse_string(inputs, "file")
         if pairs is not None:
             raise DataError(f"{self.name} classifies images, not pairs of texts", "give only image files")
         files = read_each(inputs, self.open, errors)
         predictions = self.classify([pixels for _, pixels in files])
-        return [{"image": str(file), **as_columns(row, top)} for (file, _), row in zip(files, predictions)]
+        return [{"image": file_name(file), **as_columns(row, top)} for (file, _), row in zip(files, predictions)]
 
-    def classify(self, images: Sequence[Image]) -> list[list[Prediction]]:
+    @one_or_many
+    def classify(self, images: Sequence[File]) -> list[list[Prediction]]:
         """Return all classes for each image (a file or an array of pixels), the most probable class first."""
-        refuse_string(images, "file")
         return by_probability(self.logits(self.pixels(images)), self.classes, self.temperature) if images else []
 
     def logits(self, pixels: np.ndarray) -> Tensor:
@@ -54,3 +55,8 @@ class ImageClassifier(ImageModel):
         return self.read(self.model, pixels)
 
     scores = renamed("scores", "logits")
+
+
+def file_name(file: File) -> str:
+    """Return the name of a file, or the shape of pixels that have no name."""
+    return f"pixels {file.shape}" if isinstance(file, np.ndarray) else str(file)

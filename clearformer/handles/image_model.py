@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
-from clearformer.handles.batching import refuse_string
 from clearformer.handles.handle import Handle
+from clearformer.handles.inputs import File, one_or_many
+from clearformer.notebook import tracked
 
 BUDGET = {"cuda": 2**24, "cpu": 2**21}  # pixel values per batch
 ROWS = 1024  # maximum number of images per batch: small images still have large activations
-Image = str | Path | np.ndarray  # a file, or the pixels that `ImageModel.open` reads from it
 
 
 class ImageModel(Handle):
@@ -24,6 +24,7 @@ class ImageModel(Handle):
 
     kind = "an image model"
     verbs: ClassVar[tuple[str, ...]] = ("embed", "plot")
+    main = "embed"
 
     def __init__(
         self, model: nn.Module, image: ImageConfig, classes: Sequence[str], name: str = "model", unit: bool = False
@@ -31,9 +32,13 @@ class ImageModel(Handle):
         super().__init__(model, name)
         self.image, self.classes, self.unit = image, list(classes), unit
 
-    def embed(self, images: Sequence[Image]) -> Tensor:
+    def facts(self) -> dict[str, str]:
+        image = f"{self.image.channels} × {self.image.size} × {self.image.size}"
+        return {"image": f"{image} (channels, rows, columns)", **super().facts()}
+
+    @one_or_many
+    def embed(self, images: Sequence[File]) -> Tensor:
         """Return the embedding of each image, (N, D) on the CPU: the input of the network's head."""
-        refuse_string(images, "file")
         return self.vectors(self.pixels(images)) if images else torch.empty(0, 0)
 
     def vectors(self, pixels: np.ndarray) -> Tensor:
@@ -41,13 +46,18 @@ class ImageModel(Handle):
         vectors = self.read(self.model.hidden, pixels)
         return F.normalize(vectors, dim=-1) if self.unit else vectors
 
-    def pixels(self, images: Sequence[Image]) -> np.ndarray:
+    @one_or_many
+    def pixels(self, images: Sequence[File]) -> np.ndarray:
         """Return the pixels of image files at the network's input size: uint8 (N, C, size, size)."""
-        refuse_string(images, "file")
-        return np.stack([image if isinstance(image, np.ndarray) else self.open(image) for image in images])
+        return np.stack([self.open(image) for image in images])
 
-    def open(self, file: str | Path) -> np.ndarray:
-        """Return the pixels of one image file at the network's input size: uint8 (C, size, size)."""
+    def open(self, file: File) -> np.ndarray:
+        """Return the pixels of one image file at the network's input size: uint8 (C, size, size).
+
+        Pixels that were read before are returned unchanged.
+        """
+        if isinstance(file, np.ndarray):
+            return file
         from clearformer.data.fitting import fitted
         from clearformer.data.images import open_image
 
@@ -72,8 +82,9 @@ def read_pixels(
     """
     results = []
     n_rows = min(ROWS, max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size))
-    for start in range(0, len(pixels), n_rows):
-        rows = torch.from_numpy(pixels[start : start + n_rows]).to(weight.device)
+    starts = range(0, len(pixels), n_rows)
+    for part in tracked([pixels[start : start + n_rows] for start in starts], len(pixels)):
+        rows = torch.from_numpy(part).to(weight.device)
         result = compute(ImageBatch(image.normalise(rows, weight.dtype)))
         results.append(result.to(torch.promote_types(result.dtype, torch.float32)))
     return torch.cat(results).cpu()

@@ -14,18 +14,22 @@ from torch import Tensor, nn
 from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.generation.decode import DecodeConfig, widen
 from clearformer.handles.alignment import Alignment, record_self_attention
-from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.batching import by_length
 from clearformer.handles.chat import Chat
+from clearformer.handles.gaps import GapFiller
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.scorer import Score, Scorer
+from clearformer.handles.text_encoder import TextEmbedder
 from clearformer.handles.writer import PLAIN, Writer
 from clearformer.text import Tokenizer
 
 
-class LanguageModel(Writer, Scorer):
+class LanguageModel(Writer, Scorer, GapFiller, TextEmbedder):
     """A language model, as returned by `load`."""
 
     kind = "a language model"
     verbs = ("generate", "score", "fill", "repair", "embed", "evaluate", "plot")
+    main = "generate"
     continues = True
 
     def __init__(
@@ -61,10 +65,10 @@ class LanguageModel(Writer, Scorer):
             self.require_fit(len(ids), prompt)
         return rows
 
+    @one_or_many
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
         """Return log p of each text (natural logarithm), including EOS if `closed`."""
-        refuse_string(texts)
         tok = self.tokenizer
         end = [tok.eos_id] if (self.closed if closed is None else closed) else []
         ids = [[*(self.opening or [tok.bos_id]), *encoded, *end] for encoded in tok.encode(list(texts))]

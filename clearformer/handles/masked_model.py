@@ -20,8 +20,11 @@ from clearformer.data.batch import EncoderBatch
 from clearformer.data.masked_rows import no_mask, word_starts
 from clearformer.errors import DataError
 from clearformer.generation.decode import NEVER, widen
-from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.batching import by_length
+from clearformer.handles.gaps import GapFiller
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.scorer import Score, Scorer
+from clearformer.handles.text_encoder import TextEmbedder
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.wording import count
@@ -39,11 +42,12 @@ class Row(NamedTuple):
     place: int
 
 
-class MaskedModel(Scorer):
+class MaskedModel(Scorer, GapFiller, TextEmbedder):
     """A masked language model, as returned by `load`."""
 
     kind = "a masked language model"
     verbs = ("score", "fill", "repair", "embed", "evaluate", "plot")
+    main = "fill"
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
         if tokenizer.mask_id is None:
@@ -52,13 +56,13 @@ class MaskedModel(Scorer):
         self.tokenizer, self.mask_id = tokenizer, tokenizer.mask_id
         self.before, self.after = tokenizer.specials_around()
 
+    @one_or_many
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
         """Return the pseudo-log-likelihood of each text (natural logarithm).
 
         `closed` has no effect: the model always sees the end of the text.
         """
-        refuse_string(texts)
         encoded = self.tokenizer.encode(list(texts))
         rows, targets, text_indices = [], [], []
         for index, (text, ids) in enumerate(zip(texts, encoded)):

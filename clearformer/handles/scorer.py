@@ -6,6 +6,7 @@ from math import exp
 
 from clearformer.errors import ConfigError
 from clearformer.handles.handle import Handle
+from clearformer.handles.inputs import one_or_many
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,14 @@ class Score:
 class Scorer(Handle):
     """A model that scores texts without a source sentence, unlike a translator."""
 
+    main = "score"
+
+    @one_or_many
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
         """Return the score of each text, in the order of `texts`."""
         raise NotImplementedError
 
+    @one_or_many
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
         """Return the scores of the texts, the most probable text first."""
         if source is not None:

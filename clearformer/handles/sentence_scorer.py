@@ -7,31 +7,33 @@ from torch import nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.generation.decode import widen
-from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.batching import by_length
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.scorer import Score, Scorer
+from clearformer.handles.text_encoder import TextEmbedder
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 
 BUDGET = 4096  # tokens per batch
 
 
-class SentenceScorer(Scorer):
+class SentenceScorer(Scorer, TextEmbedder):
     """A sentence scorer, loaded from a run with the sentence-score objective."""
 
     kind = "a sentence scorer"
-    verbs = ("score", "evaluate")
+    verbs = ("score", "embed", "evaluate")
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
         super().__init__(model, name)
         self.tokenizer = tokenizer
 
+    @one_or_many
     @torch.inference_mode()
     def score(self, texts: Sequence[str], closed: bool | None = None) -> list[Score]:
         """Return log p(no word is wrong) of each text. Since this is one prediction per text, `tokens` is 1.
 
         Only the beginning of a text that exceeds the model's max length is scored. `closed` has no effect.
         """
-        refuse_string(texts)
         ids, _ = self.tokenizer.encode_with_specials(list(texts), max_tokens=self.model.config.max_length)
         results = [Score(text, 0.0, 1) for text in texts]
         for rows in by_length(ids, BUDGET, 1):

@@ -13,21 +13,26 @@ from torch import Tensor, nn
 from clearformer.data.store import Ragged
 from clearformer.data.tags import word_rows
 from clearformer.errors import DataError
-from clearformer.handles.batching import read_tokens, refuse_string
+from clearformer.handles.batching import read_tokens
 from clearformer.handles.classifier import Prediction, as_columns, by_probability
 from clearformer.handles.handle import renamed
+from clearformer.handles.inputs import one_or_many
+from clearformer.handles.text_encoder import TextEmbedder
 from clearformer.handles.text_model import TextModel
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 
 Item = TypeVar("Item")
+Sentence = str | Sequence[str]
+"""A string, which is split at whitespace, or a list of words."""
 
 
-class Tagger(TextModel):
+class Tagger(TextModel, TextEmbedder):
     """A tagger, loaded from a run on labelled words. Without classes, it is a regression model."""
 
     kind = "a tagger"
     verbs = ("classify", "evaluate", "embed", "plot")
+    main = "predict"
     default_top = 1
     json_key = "texts"
     is_pair = False
@@ -43,6 +48,7 @@ class Tagger(TextModel):
         super().__init__(model, tokenizer, name, max_tokens)
         self.classes = list(classes)
 
+    @one_or_many
     def predict(
         self,
         inputs: Sequence[str],
@@ -54,12 +60,11 @@ class Tagger(TextModel):
 
         Each word has word, label, probability and the `top` classes; for a regression, word and value.
         """
-        refuse_string(inputs)
         if pairs is not None:
             raise DataError(
                 f"{self.name} labels words, not pairs of texts", "give each text alone, without a second one"
             )
-        sentences = [clean(text).split() for text in inputs]
+        sentences = words_of(inputs)
         columns: list[list[dict[str, Any]]] = (
             [[as_columns(classes, top) for classes in row] for row in self.tag(sentences)]
             if self.classes
@@ -70,22 +75,24 @@ class Tagger(TextModel):
             for text, words, row in zip(inputs, sentences, columns)
         ]
 
-    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Prediction]]]:
+    @one_or_many
+    def tag(self, sentences: Sequence[Sentence]) -> list[list[list[Prediction]]]:
         """Return all classes for each word of each sentence, the most probable class first."""
-        refuse_undivided(sentences)
-        predictions = by_probability(self.logits(sentences), self.classes, self.temperature) if any(sentences) else []
-        return by_sentence(predictions, sentences)
+        words = words_of(sentences)
+        predictions = by_probability(self.logits(words), self.classes, self.temperature) if any(words) else []
+        return by_sentence(predictions, words)
 
-    def values(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    @one_or_many
+    def values(self, sentences: Sequence[Sentence]) -> list[list[float]]:
         """Return the value that a regression model predicts for each word of each sentence."""
-        refuse_undivided(sentences)
-        values: list[float] = self.logits(sentences)[:, 0].tolist() if any(sentences) else []
-        return by_sentence(values, sentences)
+        words = words_of(sentences)
+        values: list[float] = self.logits(words)[:, 0].tolist() if any(words) else []
+        return by_sentence(values, words)
 
-    def logits(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+    def logits(self, sentences: Sequence[Sentence]) -> Tensor:
         """Return the outputs of the classification head at each word of all sentences: (words, C) on the CPU."""
-        refuse_undivided(sentences)
-        tokens, places = word_rows([words for words in sentences if words], self.tokenizer, self.max_tokens)
+        words = words_of([sentences] if isinstance(sentences, str) else sentences)
+        tokens, places = word_rows(list(filter(None, words)), self.tokenizer, self.max_tokens)
         segments = Ragged(np.zeros_like(tokens.flat), tokens.lengths)
         return read_tokens(self.model, tokens, segments, self.tokenizer.pad_id, self.device)[places]
 
@@ -97,10 +104,6 @@ def by_sentence(items: Sequence[Item], sentences: Sequence[Sequence[str]]) -> li
     return [list(items[start:end]) for start, end in pairwise(accumulate(map(len, sentences), initial=0))]
 
 
-def refuse_undivided(sentences: Sequence[Sequence[str]]) -> None:
-    refuse_string(sentences, "sentence")
-    for words in sentences:
-        if isinstance(words, str):
-            raise DataError(
-                f"expected a list of words, not the text {words[:40]!r}", "split the text into words: text.split()"
-            )
+def words_of(sentences: Sequence[Sentence]) -> list[list[str]]:
+    """Return the words of each sentence."""
+    return [clean(sentence).split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]

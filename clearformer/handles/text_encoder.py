@@ -4,6 +4,8 @@ e = Σ_t m_t h_t / Σ_t m_t, m_t = 0 at padding; e / |e| for comparisons by cosi
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.handles.alignment import Alignment, record_self_attention
-from clearformer.handles.batching import read_texts, refuse_string
+from clearformer.handles.batching import read_texts
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.text_model import TextModel
 from clearformer.models.classifier import pool_mean, read
 from clearformer.text import Tokenizer
@@ -22,6 +25,7 @@ class TextEncoder(TextModel):
 
     kind = "a text encoder"
     verbs = ("embed", "plot")
+    main = "embed"
 
     def __init__(
         self,
@@ -34,9 +38,12 @@ class TextEncoder(TextModel):
         super().__init__(model, tokenizer, name, max_tokens)
         self.unit = unit
 
+    @one_or_many
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """Return embeddings (N, D) on the CPU, in float32 or wider. Texts longer than the max length are cut."""
-        refuse_string(texts)
+        """Return embeddings on the CPU, in float32 or wider: (N, D), or (D,) for a single text.
+
+        Texts longer than the max length are cut.
+        """
         if not texts:
             return torch.empty(0, int(self.model.config.d_model))
         vectors = read_texts(self.pooled, self.tokenizer, texts, None, self.max_tokens, self.device)
@@ -51,3 +58,21 @@ class TextEncoder(TextModel):
         batch = EncoderBatch(torch.tensor([ids], device=self.device))
         tokens = self.tokenizer.pieces(ids)
         return record_self_attention(self.model, lambda: read(self.model, batch), tokens, self.name)
+
+
+class TextEmbedder:
+    """A handle that also embeds texts, as `clearformer.embed` does: without its head."""
+
+    model: Any
+    tokenizer: Tokenizer
+    name: str
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """The network as a text encoder; for a classifier, the network below the classification head."""
+        return TextEncoder(getattr(self.model, "base", self.model), self.tokenizer, self.name)
+
+    @one_or_many
+    def embed(self, texts: Sequence[str]) -> Tensor:
+        """Return embeddings on the CPU: (N, D), or (D,) for a single text."""
+        return self.encoder.embed(texts)

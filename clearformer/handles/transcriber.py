@@ -16,8 +16,9 @@ from clearformer.data.recordings import pad_sounds
 from clearformer.data.sound import SoundConfig, SoundFrontend
 from clearformer.data.wav import read_sound
 from clearformer.generation.best_path import TimedToken, best_path
-from clearformer.handles.batching import refuse_string
 from clearformer.handles.handle import Handle, renamed
+from clearformer.handles.inputs import File, one_or_many
+from clearformer.notebook import tracked
 from clearformer.text import Tokenizer
 
 SECONDS = 120  # seconds of sound per batch, padding included
@@ -46,20 +47,22 @@ class Transcriber(Handle):
 
     kind = "a speech recogniser"
     verbs = ("transcribe", "evaluate")
+    main = "transcribe"
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, sound: SoundConfig, name: str = "model") -> None:
         super().__init__(model, name)
         self.tokenizer, self.sound = tokenizer, sound
         self.frontend = SoundFrontend(sound).eval()
 
-    def transcribe(self, sounds: Sequence[str | Path | np.ndarray]) -> list[Transcript]:
+    @one_or_many
+    def transcribe(self, sounds: Sequence[File]) -> list[Transcript]:
         """Transcribe WAV files, or samples (N,) int16 at the model's sampling rate."""
-        refuse_string(sounds, "file")
         samples = [sound if isinstance(sound, np.ndarray) else self.open(sound) for sound in sounds]
         lengths = np.array(list(map(len, samples)), "int64")
         order = np.argsort(lengths, kind="stable")
         transcripts: dict[int, Transcript] = {}
-        for index in np.split(order, cut(lengths[order], SECONDS * self.sound.rate)) if samples else []:
+        batches = np.split(order, cut(lengths[order], SECONDS * self.sound.rate)) if samples else []
+        for index in tracked(batches, len(samples)):
             logits, n = self.logits(pad_sounds([samples[i] for i in index]))
             transcripts |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
         return [transcripts[i] for i in range(len(samples))]

@@ -22,8 +22,9 @@ from clearformer.generation.engine import Decoder, finished
 from clearformer.generation.sampling import generators
 from clearformer.generation.scoring import target_logprobs
 from clearformer.handles.alignment import Alignment, record_self_attention
-from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.batching import by_length
 from clearformer.handles.handle import Handle
+from clearformer.handles.inputs import one_or_many
 from clearformer.handles.reply import EncoderDecoderWriter
 from clearformer.handles.scorer import Score, most_probable_first
 from clearformer.layers.backends import recording
@@ -49,6 +50,7 @@ class Translator(Handle):
 
     kind = "a translator"
     verbs = ("translate", "generate", "score", "evaluate", "neighbours", "plot")
+    main = "translate"
 
     def __init__(
         self,
@@ -69,10 +71,12 @@ class Translator(Handle):
         """The decoder's first token: BOS, or padding for T5. Models without the attribute `begins_with` use BOS."""
         return int(getattr(self.target_tokenizer, f"{getattr(self.model, 'begins_with', 'bos')}_id"))
 
+    @one_or_many
     def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
         """Return the best translation of each text. `settings` override [decode], for example beam=1."""
         return [candidates[0].text for candidates in self.candidates(texts, **settings)]
 
+    @one_or_many
     @torch.inference_mode()
     def candidates(
         self,
@@ -108,8 +112,7 @@ class Translator(Handle):
 
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
         """Yield the candidate translations of each text, in order. Texts are decoded `chunk` at a time."""
-        refuse_string(texts)
-        rest, first = iter(texts), 0
+        rest, first = iter([texts] if isinstance(texts, str) else texts), 0
         while chunk_texts := list(islice(rest, chunk)):
             yield from self.candidates(chunk_texts, first=first, **settings)
             first += chunk
@@ -125,6 +128,7 @@ class Translator(Handle):
         visible = None if mask.all() else mask
         return finished(self.decoder.decode(source, visible, first, eos, limits, decode, width, rngs))
 
+    @one_or_many
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Return log p(target | source) of each pair (natural logarithm), by forced decoding."""
@@ -142,6 +146,7 @@ class Translator(Handle):
                 results[row] = value
         return results
 
+    @one_or_many
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
         """Return the scores of the texts as translations of `source`, the most probable first.
 
@@ -213,12 +218,10 @@ class Translator(Handle):
         return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        refuse_string(texts)
         return self.encode(self.source_tokenizer, [with_task_prefix(text, self.prefix) for text in texts])
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text. Texts that, with EOS or BOS, exceed the max length are cut with a warning."""
-        refuse_string(texts)
         most = self.model.config.max_length - 1
         encoded = tokenizer.encode(list(texts))
         for text, ids in zip(texts, encoded):

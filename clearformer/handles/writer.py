@@ -15,8 +15,9 @@ from clearformer.errors import DataError
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.engine import Decoder, finished
 from clearformer.generation.sampling import generators
-from clearformer.handles.batching import by_length, refuse_string
+from clearformer.handles.batching import by_length
 from clearformer.handles.handle import Handle
+from clearformer.handles.inputs import one_or_many
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.text.tokenizer import TextStream
@@ -41,6 +42,7 @@ class Writer(Handle):
 
     kind: ClassVar[str] = "a text generator"
     verbs: ClassVar[tuple[str, ...]] = ("generate",)
+    main: ClassVar[str] = "generate"
     continues = False
     """Whether the generated text continues the prompt rather than answering it."""
 
@@ -59,6 +61,7 @@ class Writer(Handle):
         """Return the ids of several prompts."""
         return [self.encode(prompt) for prompt in prompts]
 
+    @one_or_many
     @torch.inference_mode()
     def generate(
         self,
@@ -75,7 +78,6 @@ class Writer(Handle):
         continuation ends at EOS, before any of the strings in `stop`, or after max_new tokens. A sample depends only
         on the seed, the prompt and its index, not on the rest of the batch; indices start at `first`.
         """
-        refuse_string(prompts)
         decode = self.resolve(settings, n)
         ids = self.encode_all(prompts)
         results: list[list[Continuation]] = [[] for _ in ids]

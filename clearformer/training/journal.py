@@ -20,6 +20,7 @@ from torch import Tensor
 
 from clearformer.checkpoint import write_text
 from clearformer.errors import MachineError
+from clearformer.notebook import NotebookBar, is_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,8 @@ def rich_console() -> "Console":
     from rich.console import Console
 
     is_quiet = os.environ.get("RANK", "0") != "0"
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=is_quiet)
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True, "force_jupyter": False}
+    return Console(stderr=not is_notebook(), quiet=is_quiet, **plain)  # a notebook shows stderr as an error
 
 
 class LazyConsole:
@@ -45,8 +47,10 @@ class LazyConsole:
 console: Any = LazyConsole()
 
 
-def progress_bar() -> "Progress":
+def progress_bar() -> "Progress | NotebookBar":
     """Return the progress bar of training, with the field `note` at its end, truncated at the edge of the terminal."""
+    if is_notebook() and not rich_console().quiet:
+        return NotebookBar("training")
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -89,7 +93,7 @@ class Journal:
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
         if tensorboard:
             self.writer = tensorboard_writer(path.parent / "tensorboard", start)
-        self.bar = progress_bar()
+        self.bar: Any = progress_bar()
         self.task = self.bar.add_task("training", total=steps, completed=start, note="")
         self.bar.start()
 
@@ -115,7 +119,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         if not self.is_quiet:
-            self.bar.console.print(text)
+            console.print(text)
 
     def sync(self) -> None:
         """Flush the log to disk, before saving a checkpoint that relies on it."""

@@ -25,6 +25,8 @@ Kind = TypeVar("Kind", bound=Handle)
 def load(model: str | Path = DEFAULT, device: str = "cpu", engine: str = "auto", precision: str = "float32") -> Any:
     """Load a run folder, Hugging Face folder or bundled model, and return its handle (clearformer/handles/).
 
+    handle(inputs) does what the model is for: a translator translates, a classifier predicts. One text gives one
+    result, and a list of texts gives a list. Printed, a handle says what it is; `handle.verbs` says what it can do.
     `engine` chooses how a handle that generates text does so: "auto", "torch" (the plain decoder), "compiled" (steps
     are compiled when they are needed first, if they are not in the cache), or "ctranslate2". `precision` is the dtype
     of the weights; "bfloat16" is faster on recent GPUs and "int8" on CPUs, and close choices between tokens may differ.
@@ -60,7 +62,9 @@ def load_encoder(model: str | Path, device: str = "cpu", unit: bool | None = Non
     `unit` scales the vectors to length 1; None uses the setting in the files of the model.
     """
     pretrained = open_packed(model, device)
-    return task_of(pretrained.recipe).encoder(pretrained, unit)
+    encoder = task_of(pretrained.recipe).encoder(pretrained, unit)
+    encoder.path = pretrained.path
+    return encoder
 
 
 def load_image_model(model: str | Path, device: str = "cpu") -> ImageModel:
@@ -81,7 +85,9 @@ def open_packed(model: str | Path, device: str, precision: str = "float32") -> P
 
 
 def handle_of(pretrained: Pretrained) -> Handle:
-    return task_of(pretrained.recipe).handle(pretrained)
+    handle = task_of(pretrained.recipe).handle(pretrained)
+    handle.path = pretrained.path
+    return handle
 
 
 def require(kind: type[Kind], handle: Handle, model: str | Path) -> Kind:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from clearformer.handles.scorer import Score
 from clearformer.verbs.load import load_for
@@ -15,6 +15,11 @@ class Ranker(Protocol):
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]: ...
 
 
+@overload
+def score(  # type: ignore[overload-overlap]
+    model: str | Path, texts: str, *, source: str | None = None, closed: bool | None = None, device: str = "cpu"
+) -> dict[str, Any]: ...
+@overload
 def score(
     model: str | Path,
     texts: Sequence[str],
@@ -22,13 +27,24 @@ def score(
     source: str | None = None,
     closed: bool | None = None,
     device: str = "cpu",
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]: ...
+def score(
+    model: str | Path,
+    texts: str | Sequence[str],
+    *,
+    source: str | None = None,
+    closed: bool | None = None,
+    device: str = "cpu",
+) -> dict[str, Any] | list[dict[str, Any]]:
     """Rank texts, the most probable first. Returns a row for each with text, logprob, tokens and perplexity.
 
-    A language model scores each text alone; a translator scores it as a translation of `source`, including the
-    end-of-text token. A masked model gives pseudo-log-likelihoods (handles/masked_model.py), which are only comparable
-    with one another. A sentence scorer gives the log-probability that a text has no error. `closed` says whether a
-    language model counts the end-of-text token; None means the same as in training.
+    A single text gives a single row. A language model scores each text alone; a translator scores it as a translation
+    of `source`, including the end-of-text token. A masked model gives pseudo-log-likelihoods (handles/masked_model.py),
+    which are only comparable with one another. A sentence scorer gives the log-probability that a text has no error.
+    `closed` says whether a language model counts the end-of-text token; None means the same as in training.
     """
+    is_single = isinstance(texts, str)
     ranker: Ranker = load_for("score", model, device)
-    return [{**asdict(row), "perplexity": row.perplexity} for row in ranker.rank(texts, source, closed)]
+    ranked = ranker.rank([str(texts)] if is_single else texts, source, closed)
+    rows = [{**asdict(row), "perplexity": row.perplexity} for row in ranked]
+    return rows[0] if is_single else rows

@@ -3,25 +3,35 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from clearformer.data.sources import read_each
 from clearformer.errors import DataError
-from clearformer.handles.batching import refuse_string
+from clearformer.handles.inputs import is_one
 from clearformer.handles.transcriber import Transcriber
 from clearformer.verbs.load import load_for
 
 
+@overload
+def transcribe(  # type: ignore[overload-overlap]
+    model: str | Path, sounds: str | Path, *, device: str = "cpu"
+) -> dict[str, Any]: ...
+@overload
 def transcribe(
     model: str | Path, sounds: Sequence[str | Path], *, device: str = "cpu", broken: list[DataError] | None = None
-) -> list[dict[str, Any]]:
-    """Return one row per WAV file: path, text, and `words`, each with its start and end in seconds.
+) -> list[dict[str, Any]]: ...
+def transcribe(
+    model: str | Path, sounds: Any, *, device: str = "cpu", broken: list[DataError] | None = None
+) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return a row for a WAV file: path, text, and `words`, each with its start and end in seconds.
 
-    A file that cannot be read raises an error. If `broken` is a list, the file is skipped, and the error is appended to
-    the list.
+    A list of files gives a list of rows. A file that cannot be read raises an error. If `broken` is a list, such a
+    file of several is skipped, and the error is appended to the list.
     """
-    refuse_string(sounds, "file")
     transcriber: Transcriber = load_for("transcribe", model, device)
+    if is_single := is_one(sounds, (str, Path)):
+        sounds, broken = [sounds], None
     files = read_each(sounds, transcriber.open, broken)
     transcripts = transcriber.transcribe([samples for _, samples in files])
-    return [{"path": str(path), **asdict(transcript)} for (path, _), transcript in zip(files, transcripts)]
+    rows = [{"path": str(path), **asdict(transcript)} for (path, _), transcript in zip(files, transcripts)]
+    return rows[0] if is_single else rows

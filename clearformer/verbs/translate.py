@@ -2,12 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from clearformer.handles.translator import Translator
 from clearformer.verbs.load import load_for
 
 
+@overload
+def translate(
+    model: str | Path,
+    texts: str,
+    *,
+    device: str = "cpu",
+    engine: str = "auto",
+    precision: str = "float32",
+    **settings: Any,
+) -> str: ...
+@overload
 def translate(
     model: str | Path,
     texts: Sequence[str],
@@ -16,7 +27,19 @@ def translate(
     engine: str = "auto",
     precision: str = "float32",
     **settings: Any,
-) -> list[str]:
-    """Return the best translation of each text. `settings`, such as beam=1, are passed to `Translator.candidates`."""
+) -> list[str]: ...
+def translate(
+    model: str | Path,
+    texts: str | Sequence[str],
+    *,
+    device: str = "cpu",
+    engine: str = "auto",
+    precision: str = "float32",
+    **settings: Any,
+) -> str | list[str]:
+    """Return the best translation of a text, or a list of them for a list of texts.
+
+    `settings`, such as beam=1, are passed to `Translator.candidates`.
+    """
     translator: Translator = load_for("translate", model, device, engine, precision)
     return translator.translate(texts, **settings)

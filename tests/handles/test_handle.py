@@ -1,4 +1,4 @@
-"""What all handles have in common: they name what they are, and refuse a string where a list is wanted."""
+"""What all handles have in common: they say what they are, and what they can do."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -25,18 +25,18 @@ from clearformer.handles.translator import Translator
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 
 CLASSES = ("bad", "good")
-METHODS = {
-    Translator: ("translate", "candidates", "stream", "rank"),
-    LanguageModel: ("generate", "score", "rank"),
-    MaskedModel: ("score", "rank"),
-    SentenceScorer: ("score", "rank"),
-    Classifier: ("classify", "logits", "predict"),
-    Tagger: ("tag", "values", "logits", "predict"),
-    TextEncoder: ("embed",),
-    ImageClassifier: ("classify", "embed", "pixels", "predict"),
-    ImageAutoencoder: ("embed", "pixels"),
-    Transcriber: ("transcribe",),
-}
+KINDS = (
+    Translator,
+    LanguageModel,
+    MaskedModel,
+    SentenceScorer,
+    Classifier,
+    Tagger,
+    TextEncoder,
+    ImageClassifier,
+    ImageAutoencoder,
+    Transcriber,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,48 +60,22 @@ def build(kind: type, tokenizer: Tokenizer, *classes: str, **more: Any) -> Any:
     return kind(network, *parts.get(kind, (tokenizer,)), **more)
 
 
-@pytest.mark.parametrize(("kind", "method"), [(kind, method) for kind, some in METHODS.items() for method in some])
-@pytest.mark.parametrize("text", ["good", ""])
-def test_a_string_is_not_taken_for_a_list(tokenizer: Tokenizer, kind: type, method: str, text: str) -> None:
-    """classify("good") must not classify four letters, and classify("") not return an empty list."""
-    more = {"source": "a man"} if (kind, method) == (Translator, "rank") else {}
-    message = rf"expected a list of (\w+)s, not the \1 '{text}'\nhint: put it in a list: \[\1]"
-    with pytest.raises(DataError, match=message):
-        list(getattr(build(kind, tokenizer), method)(text, **more))
-
-
-def test_the_values_of_a_regression_are_for_a_list_too(tokenizer: Tokenizer) -> None:
-    regression = build(Classifier, tokenizer)
-    regression.classes = []
-    for method in (regression.values, regression.predict):
-        with pytest.raises(DataError, match="expected a list of texts, not the text 'good'"):
-            method("good")
-    judge = build(Classifier, tokenizer, is_pair=True)
-    with pytest.raises(DataError, match="expected a list of texts, not the text 'a man'"):
-        judge.classify(["good"], "a man")
-
-
-def test_a_tagger_takes_words_and_not_whole_texts(tokenizer: Tokenizer) -> None:
-    tagger = build(Tagger, tokenizer)
-    for method in (tagger.tag, tagger.values):
-        with pytest.raises(DataError, match=r"expected a list of words, not the text 'a man'\nhint: .*text\.split"):
-            method(["a man"])
-
-
 @pytest.mark.parametrize("kind", [Tagger, ImageClassifier])
 def test_pairs_are_refused_where_none_are_judged(tokenizer: Tokenizer, kind: type) -> None:
     with pytest.raises(DataError, match="not pairs of texts"):
         build(kind, tokenizer).predict(["good"], ["bad"])
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_handle_says_what_it_is_and_can_do(tokenizer: Tokenizer, kind: type) -> None:
     handle = build(kind, tokenizer, name="mine")
     assert isinstance(handle, Handle)
-    assert repr(handle) == f"<{kind.__name__} mine: {handle.kind}>"
+    assert repr(handle).startswith(f"<{kind.__name__} mine: {handle.kind}, Linear, width 3; 20 parameters; ")
     assert handle.kind.split()[0] in ("a", "an")
     assert not handle.model.training
     needed = {"classify": "predict", "score": "rank", "generate": "writer", "translate": "candidates"}
+    needed |= {verb: verb for verb in ("fill", "repair", "embed", "transcribe", "neighbours")}
+    assert callable(getattr(handle, handle.main))
     for verb, method in needed.items():
         assert (verb in handle.verbs) == hasattr(handle, method)
 

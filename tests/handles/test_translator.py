@@ -63,10 +63,11 @@ def test_a_blank_has_as_many_candidates_as_the_others(translator: Translator, se
     assert [(c.text, c.score, c.logprob) for c in found[1]] == [("", 0.0, 0.0)] * 3
 
 
-@pytest.mark.parametrize("verb", ["translate", "candidates", "stream", "score"])
-def test_a_string_is_not_taken_for_a_list(translator: Translator, verb: str) -> None:
-    with pytest.raises(DataError, match=r"expected a list of texts, not the text 'a cat'\nhint: .*\[text\]"):
-        list(getattr(translator, verb)("a cat", *([["a"]] if verb == "score" else [])))
+def test_a_string_is_one_text(translator: Translator) -> None:
+    assert translator.translate("a cat") == translator.translate(["a cat"])[0]
+    assert translator.candidates("a cat", n=2) == translator.candidates(["a cat"], n=2)[0]
+    assert translator.score("a cat", "the cat") == translator.score(["a cat"], ["the cat"])[0]
+    assert list(translator.stream("a cat")) == [translator.candidates("a cat")]
 
 
 def test_more_candidates_than_beams_widen_the_beam(translator: Translator) -> None:
