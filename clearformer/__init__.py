@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.deprecated import evaluate_speech as evaluate_speech
     from clearformer.deprecated import evaluate_text as evaluate_text
     from clearformer.errors import ClearformerError as ClearformerError
+    from clearformer.estimator import TextClassifier as TextClassifier
     from clearformer.recipe import Recipe as Recipe
     from clearformer.registry import register as register
     from clearformer.verbs.bench import bench as bench
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
     "Recipe": "clearformer.recipe:Recipe",
+    "TextClassifier": "clearformer.estimator:TextClassifier",
     "bench": "clearformer.verbs.bench:bench",
     "card": "clearformer.verbs.card:card",
     "classify": "clearformer.verbs.classify:classify",

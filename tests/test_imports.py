@@ -26,7 +26,7 @@ RANKS = [
     ["loading", "claims"],
     ["fit", "comparison", "speed"],
     ["verbs"],
-    ["deprecated"],
+    ["deprecated", "estimator"],
     ["serve"],
     ["studio"],
     ["cli"],

@@ -10,7 +10,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,17 @@ class LazyConsole:
 
 
 console: Any = LazyConsole()
+
+
+@contextmanager
+def silenced(is_silent: bool = True) -> Iterator[None]:
+    """Print nothing and show no progress meanwhile, if `is_silent`."""
+    before = rich_console().quiet
+    rich_console().quiet = before or is_silent
+    try:
+        yield
+    finally:
+        rich_console().quiet = before
 
 
 def progress_bar() -> "Progress | NotebookBar":
