@@ -60,6 +60,18 @@ def test_a_sentence_encoder_gives_the_vectors_of_transformers(minilm: Path) -> N
 
 
 @pytest.mark.slow
+def test_load_opens_a_sentence_encoder(minilm: Path) -> None:
+    encoder = clearformer.load(minilm)
+    assert repr(encoder).startswith(
+        "<TextEncoder model: a text encoder, bert, 6 layers, width 384; 22,713,216 parameters"
+    )
+    assert repr(encoder).endswith(f"; from {minilm}>")
+    torch.testing.assert_close(encoder(TEXTS), torch.from_numpy(clearformer.embed(minilm, TEXTS)), atol=0, rtol=0)
+    near, far = encoder(["A man rides a bicycle.", "The soup is too hot."]) @ encoder("Someone is cycling.")
+    assert near > far + 0.3
+
+
+@pytest.mark.slow
 def test_few_numbers_learn_on_a_sentence_encoder(minilm: Path, tmp_path: Path) -> None:
     """Less than two in a hundred with LoRA."""
     rows = [

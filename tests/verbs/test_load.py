@@ -4,12 +4,16 @@ from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
+import clearformer
 from clearformer.errors import CheckpointError
+from clearformer.handles.classifier import Classifier
 from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.handles.translator import Translator
 from clearformer.verbs.load import load, load_as, load_for, load_image_model
 
@@ -82,3 +86,19 @@ def test_a_bert_without_a_mask_embeds(hub: Hub) -> None:
     message = r"hub is a text encoder: it cannot fill\nhint: a text encoder supports embed"
     with pytest.raises(CheckpointError, match=message):
         load_for("fill", path)
+
+
+@pytest.mark.parametrize(("kind", "handle"), [("bert", TextEncoder), ("gpt2", LanguageModel), ("llama", LanguageModel)])
+def test_load_opens_what_embed_and_finetune_open(hub: Hub, tmp_path: Path, kind: str, handle: type) -> None:
+    """And the handle has the vectors that `embed` returns, also once it is a classifier."""
+    path, labels = hub(kind), tmp_path / "labels.tsv"
+    labels.write_text("the dog sees a tree\tlong\na man\tshort\nthe cat\tshort\n" * 3)
+    run = tmp_path / "run"
+    clearformer.finetune(path, labels=labels, valid=labels, out=run, settings=["train.steps=2"], device="cpu")
+    for folder, expected in ((path, handle), (run, Classifier)):
+        loaded = load(folder)
+        assert type(loaded) is expected
+        assert loaded.path == folder
+        vectors = clearformer.embed(folder, TEXTS)
+        np.testing.assert_array_equal(loaded.embed(TEXTS).numpy(), vectors)
+        np.testing.assert_allclose(loaded.embed(TEXTS[0]).numpy(), vectors[0], rtol=1e-4, atol=1e-5)
