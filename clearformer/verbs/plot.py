@@ -241,6 +241,20 @@ FIGURES: dict[str, Figure] = {
 }
 
 
+class Plotted(Values):
+    """The values of a figure, and `figure`, the file, which a notebook shows instead of the values."""
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        file = Path(self["figure"])
+        if not file.exists():
+            return {}
+        is_png, content = suffix_of(file) == "png", file.read_bytes()
+        return {"image/png": content} if is_png else {"image/svg+xml": content.decode()}
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"the figure {self['figure']}")
+
+
 def plot(
     name: str,
     out: Name | None = None,
@@ -260,7 +274,8 @@ def plot(
     for training. Some show the feature maps of a `layer`. `embeddings` also accepts a text encoder and `texts`: a file
     with one text per line, or with labelled texts. `confusion`, `calibration` and `errors` show the results of a
     classifier on labelled `texts` or `images`. `attention` shows a `layer`, by default the last, for a `text`. For
-    a translator, `target` is the translation of the text, by default the output of the model.
+    a translator, `target` is the translation of the text, by default the output of the model. As the last line of a
+    cell in a notebook, the result shows the figure.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure called `{name}`", suggest(name, FIGURES))
@@ -271,7 +286,7 @@ def plot(
     figure.check(name, options.given)
     values = figure.compute(options)
     figure.draw(values, out)
-    return {"figure": str(out), "picture": str(out), **values}  # `picture` is the old name of `figure`
+    return Plotted({"figure": str(out), "picture": str(out), **values})  # `picture` is the old name of `figure`
 
 
 def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
