@@ -14,6 +14,10 @@ class Ranker(Protocol):
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]: ...
 
+    def score_each(
+        self, texts: Sequence[str], source: str | Sequence[str] | None = None, closed: bool | None = None
+    ) -> list[Score]: ...
+
 
 def score(
     model: str | Path,
@@ -31,4 +35,8 @@ def score(
     language model counts the end-of-text token; None means the same as in training.
     """
     ranker: Ranker = load_for("score", model, device)
-    return [{**asdict(row), "perplexity": row.perplexity} for row in ranker.rank(texts, source, closed)]
+    return [as_row(row) for row in ranker.rank(texts, source, closed)]
+
+
+def as_row(score: Score) -> dict[str, Any]:
+    return {**asdict(score), "perplexity": score.perplexity}
