@@ -98,6 +98,8 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
         if path == ["model", "preset"] and isinstance(result.get("model"), dict):
             for size in presets().get(preset_name(str(value)), {}):
                 result["model"].pop(size, None)
+    if ["train", "steps"] in [path for path, _ in changes] and isinstance(result.get("train"), dict):
+        result["train"].pop("epochs", None)  # of the recipe: a setting takes precedence
     for setting, (path, value) in zip(settings, changes):
         place = result
         for part in path[:-1]:

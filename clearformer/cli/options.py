@@ -44,9 +44,35 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the recipe; repeatable.",
+        help="Override any other setting of the recipe; repeatable.",
         show_default="none",
         rich_help_panel="Model and settings",
+    ),
+]
+
+
+def choice_option(name: str, metavar: str, help: str, default: str = "from the recipe", **bounds: Any) -> Any:
+    return typer.Option(
+        name, metavar=metavar, help=help, show_default=default, rich_help_panel="Model and settings", **bounds
+    )
+
+
+Steps = Annotated[int | None, choice_option("--steps", "N", "Number of optimiser steps.", min=1)]
+Epochs = Annotated[
+    float | None, choice_option("--epochs", "X", "Number of epochs instead of steps; may be a fraction.", "see --steps")
+]
+Rate = Annotated[float | None, choice_option("--lr", "X", "Peak learning rate.")]
+BatchSize = Annotated[
+    int | None,
+    choice_option(
+        "--batch-size", "N", "Size of the batch of a step: tokens, padding included; images; or frames of sound.", min=1
+    ),
+]
+Seed = Annotated[int | None, choice_option("--seed", "N", "Seed of all random draws.", "0", min=0)]
+RunPrecision = Annotated[
+    str | None,
+    choice_option(
+        "--precision", "DTYPE", "Precision: float32, bfloat16 or float64.", "bfloat16 on CUDA, otherwise float32"
     ),
 ]
 Balance = Annotated[
