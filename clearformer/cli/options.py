@@ -15,12 +15,14 @@ from typing import IO, Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import ConfigError, DataError, did_you_mean
+from clearformer.synonyms import options_like
 from clearformer.tasks import SPLIT_DEFAULTS, SPLITS, flags
 
 NO_BREAK = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 BREAK = {ord(char): code for code, char in NO_BREAK.items()}
 
+UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it inside typer
 MODEL_HELP = "Run folder, Hugging Face folder or bundled model."
 
 
@@ -131,6 +133,18 @@ class Command(TyperCommand):
     of explanations. The group of an option is its `rich_help_panel`, and a `show_default` that is a string describes a
     default which is chosen at run time.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. The error for an unknown option suggests one by its meaning, then by its letters."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except UsageError as error:
+            if hasattr(error, "possibilities"):  # there is no such option
+                known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+                names = options_like(error.option_name, known) or (error.possibilities or ())[:1]
+                error.message += f"\nhint: {did_you_mean(names)}" if names else ""
+                error.possibilities = None
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_introduction(self, ctx, formatter)
