@@ -118,6 +118,7 @@ def test_steps_take_precedence_over_the_epochs_of_a_recipe(pairs: Path, tmp_path
     assert Recipe.read(path).train.epochs == 3
     train = clearformer.plan(path, steps=5).train
     assert (train.steps, train.epochs) == (5, None)
+    assert override({}, ["train.epochs=3", "train.steps=5"]) == {"train": {"steps": 5}}  # as a sweep over steps
 
 
 @pytest.mark.parametrize(("epochs", "message"), [(0, "train] epochs = 0 is too small"), (-1, "too small")])
@@ -166,6 +167,16 @@ def test_finetune_takes_the_same_keywords(pairs: Path, tmp_path: Path, capsys: p
     assert (recipe.train.tokens, recipe.optim.lr, recipe.train.seed) == (300, 0.125, 3)
     assert recipe.train.steps == report["steps"]
     assert report["steps"] < 12
+
+
+@pytest.mark.slow
+def test_sweep_takes_the_same_keywords(tmp_path: Path) -> None:
+    choices: dict[str, Any] = {"epochs": 2, "batch_size": 64, "device": "cpu", "settings": {"train": {"ema": 0}}}
+    clearformer.sweep(labels=write_labels(tmp_path), over={"optim.lr": [0.01]}, out=tmp_path / "sweep", **choices)
+    tables = [Recipe.read(tmp_path / "sweep" / name / "recipe.toml").train for name in ("000", "001")]
+    reports = [json.loads((tmp_path / "sweep" / name / "report.json").read_text()) for name in ("000", "001")]
+    assert [(train.tokens, train.ema, train.epochs) for train in tables] == [(64, 0, None)] * 2
+    assert reports[0]["steps"] == reports[1]["steps"] == tables[0].steps > 10
 
 
 def test_the_options_are_the_keywords(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
