@@ -5,7 +5,7 @@ pydantic's report into a hint and one sentence that names the file, the table an
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args, get_origin
 
@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from clearformer.errors import ConfigError, suggest
+from clearformer.errors import ConfigError, did_you_mean, suggest
+from clearformer.synonyms import settings_like
 
 
 class Config(BaseModel):
@@ -84,7 +85,7 @@ def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tupl
         return f"{before}{reason}", None
     if kind == "extra_forbidden":
         known = place.schema.model_fields if place.schema and place.key == loc[-1] else {}
-        return f"{before}unknown key `{loc[-1]}`", suggest(place.key, known) if known else None
+        return f"{before}unknown key `{loc[-1]}`", suggest_key(place.key, known, where) if known else None
     hint = describe(place)
     if is_name:
         return f"{before}{value!r} is not a valid name in [{place.key}]", hint
@@ -98,6 +99,19 @@ def explain(error: ValidationError, where: str, schema: type[BaseModel]) -> tupl
         close = suggest(value, re.findall("'(.*?)'", problem["ctx"]["expected"]))
         hint = close if close.startswith("did you mean") else hint
     return f"{setting}{index} = {as_toml(value)}{failure(problem)}", hint
+
+
+def suggest_key(key: str, known: Collection[str], where: str) -> str:
+    """Return the hint for an unknown key of the table in `where`: a key with the same meaning, here or elsewhere."""
+    settings = settings_like(key)
+    names = [setting.rpartition(".")[2] for setting in settings]
+    if "[model" in where:  # the architecture determines the keys of [model]
+        settings = [setting for setting in settings if not setting.startswith("model.")]
+        if "base" in known and names and not settings:
+            return did_you_mean([f"base.{names[0]}"])
+    if settings and not any(name in known for name in names):
+        return did_you_mean(settings[:1])
+    return suggest(key, known, names)
 
 
 def locate(loc: Sequence[str | int], schema: type[BaseModel]) -> Place:

@@ -56,8 +56,17 @@ class Paused(Interrupted):
     """Raised at the step train.pause, once the checkpoint is saved."""
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown name: the closest known name, or all known names if none is close."""
+def suggest(word: str, known: Iterable[str], meant: Iterable[str] = ()) -> str:
+    """Return the hint for an unknown name: the closest known name, or all known names if none is close.
+
+    `meant` are names with the same meaning (synonyms.py). The ones that are known take precedence over similar letters.
+    """
     names = sorted(set(known))
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else f"choose one of {', '.join(names)}"
+    close = [name for name in meant if name in names] or get_close_matches(word, names, n=1, cutoff=0.6)
+    return did_you_mean(close) if close else f"choose one of {', '.join(names)}"
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """Return the hint that lists alternatives: "did you mean `a`, `b` or `c`?"."""
+    *most, last = [f"`{name}`" for name in names]
+    return f"did you mean {', '.join(most)}{' or ' if most else ''}{last}?"

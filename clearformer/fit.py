@@ -33,7 +33,7 @@ from clearformer.training.loop import TrainConfig, Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.training.recompute import recompute_blocks
 from clearformer.tuning.methods import tune
-from clearformer.wording import count
+from clearformer.wording import agree, count
 
 
 def train(
@@ -230,7 +230,20 @@ def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | Non
     world.barrier()
     task.load()
     task.recipe = task.settle()
+    if task.recipe.train.epochs is not None:
+        task.recipe = in_steps(task.recipe, task.steps(world).count(0))
+        if world.is_first:
+            write_text(run.recipe, task.recipe.dump())
     return task
+
+
+def in_steps(recipe: Tables, per_epoch: int) -> Tables:
+    """Replace train.epochs by train.steps: an epoch has `per_epoch` steps."""
+    epochs = recipe.train.epochs
+    assert epochs is not None
+    steps = max(1, round(epochs * per_epoch))
+    console.print(f"{epochs:,.10g} {agree(epochs == 1, 'epoch is', 'epochs are')} {count(steps, 'step')}")
+    return recipe.with_tables(train=recipe.train.changed(epochs=None, steps=steps))
 
 
 def announce(task: Task, model: nn.Module, device: torch.device, world: World) -> None:

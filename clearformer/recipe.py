@@ -31,6 +31,7 @@ from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
 from clearformer.interop.origin import Origin
 from clearformer.models.build import model_task, parse_model
+from clearformer.synonyms import tables_like
 from clearformer.tables import Tables, override, read_toml
 from clearformer.tasks import is_objective, objective_named, objective_names, task_named
 from clearformer.text import TextConfig
@@ -70,7 +71,7 @@ class Recipe(Tables):
         known = [field.name for field in fields(cls)]
         for section in table:
             if section not in known:
-                raise ConfigError(f"{where}: unknown table [{section}]", suggest(section, known))
+                raise ConfigError(f"{where}: unknown table [{section}]", suggest(section, known, tables_like(section)))
             if not isinstance(table[section], Mapping):
                 raise ConfigError(
                     f"{where}: `{section}` is not a table", f"write the keys of `{section}` below a line [{section}]"

@@ -106,6 +106,9 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
                 raise ConfigError(f"--set {setting}: `{part}` is a value, not a table", f"set `{part}` instead")
             place[part] = place = dict(inner)
         place[path[-1]] = value
+    lengths = [path[1] for path, _ in changes if path in (["train", "steps"], ["train", "epochs"])]
+    if lengths[-1:] == ["steps"]:
+        result["train"].pop("epochs", None)  # the last setting takes precedence
     if isinstance(model := result.get("model"), dict) and model.get("preset"):
         model["preset"] = preset_name(str(model["preset"]))
     return result

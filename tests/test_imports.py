@@ -13,7 +13,7 @@ import clearformer
 PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
-    ["errors", "version", "memory", "notebook", "threads", "toolchain", "wording"],
+    ["errors", "version", "memory", "notebook", "synonyms", "threads", "toolchain", "wording"],
     ["config", "registry", "metric"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],

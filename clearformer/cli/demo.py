@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Json, Set
+from clearformer.cli.options import BatchSize, Command, Epochs, Json, Rate, RunPrecision, Set, Steps
 
 
 @app.command(cls=Command)
@@ -21,6 +21,11 @@ def demo(
         int,
         typer.Option(metavar="N", help="Seed of the corpus and of training.", rich_help_panel="Model and settings"),
     ] = 0,
+    steps: Steps = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
+    precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     json: Json = False,
 ) -> None:
@@ -28,7 +33,7 @@ def demo(
 
     Examples:
       clearformer demo
-      clearformer demo --set train.steps=300        # a shorter run
+      clearformer demo --steps 300                  # a shorter run
       clearformer demo --seed 1 --out runs/demo-1   # another corpus
 
     Trains a small English-Hindi translator on a synthetic corpus, prints its BLEU on three test sets of increasing
@@ -37,8 +42,10 @@ def demo(
     from json import dumps
 
     from clearformer.training.journal import console
+    from clearformer.verbs.choices import all_settings
     from clearformer.verbs.demo import demo as run_demo
 
-    result = run_demo(out, (f"train.seed={seed}", *settings), seed, console.print if json else print)
+    chosen = all_settings(settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, precision=precision)
+    result = run_demo(out, (f"train.seed={seed}", *chosen), seed, console.print if json else print)
     if json:
         print(dumps(result))

@@ -1,12 +1,14 @@
 """The command `clearformer embed`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Device, Json, Model, read_inputs
+from clearformer.cli.inputs import Column, Input, open_inputs
+from clearformer.cli.options import Command, Device, Json, Model
 
 
 @app.command(cls=Command)
@@ -16,12 +18,15 @@ def embed(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts, or image files for an image model.", show_default="read stdin"),
     ] = None,
+    input: Input = None,
+    column: Column = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.npy",
-            help="NumPy file to write, with one vector per row.",
-            show_default="print them",
+            "--out",
+            metavar="FILE",
+            help="File to write: .npy with one vector per row; or .jsonl, .json, .csv, .tsv with all columns; or .txt.",
+            show_default="print the vectors",
             rich_help_panel="Output",
         ),
     ] = None,
@@ -42,29 +47,51 @@ def embed(
     Examples:
       clearformer embed --model all-MiniLM-L6-v2 --out vectors.npy < sentences.txt
       clearformer embed --model runs/bert --json "A man rides a bike." "Someone cycles."
+      clearformer embed --model runs/bert --input reviews.csv --column comment --out vectors.jsonl
       clearformer embed --model runs/photos --out vectors.npy photos/*.jpg    # images
 
     For a BERT, a sentence encoder, a GPT or a text classifier, the vector of a text is the mean over its tokens. For an
     image classifier it is the input of the classification head, for an autoencoder the code. Without --out, prints one
-    vector per line, its features separated by tabs.
+    vector per line, its features separated by tabs. In .jsonl and .json files the vector is a list, `embedding`; in
+    .csv and .tsv files its features are the columns embedding_0, embedding_1 and so on.
     """
     from json import dumps
 
     import numpy as np
 
-    from clearformer.checkpoint import atomically
-    from clearformer.verbs.embed import embed as compute
+    from clearformer.data.files.write import VECTORS
+    from clearformer.handles.image_model import ImageModel
+    from clearformer.verbs.load import load_encoder
+    from clearformer.verbs.rows import Job, Result, results, write_results
 
-    texts = [line for chunk in read_inputs(text or []) for line in chunk]
-    vectors = compute(model, texts, unit=unit, device=device)
+    encoder = load_encoder(model, device, unit)
+    is_image = isinstance(encoder, ImageModel)
+    name = "image" if is_image else "text"
+    records = open_inputs("embed", text, input, column, out, name, is_image=is_image, types=VECTORS)
+    ending = "" if out is None else out.suffix.lower()
+    width = encoder.embed([]).shape[1]
+
+    def values(vector: np.ndarray) -> Sequence[object]:
+        if ending in (".csv", ".tsv"):
+            return list(map(float, vector))
+        return [vector] if ending in (".npy", "") else [vector.tolist()]
+
+    def run(texts: Sequence[tuple[str, ...]], first: int) -> list[list[Result]]:
+        nonlocal width
+        vectors = encoder.embed([one for (one,) in texts]).numpy()
+        width = vectors.shape[1]
+        lines = ("\t".join(f"{value:.6g}" for value in vector) for vector in vectors)
+        is_printed = ending in (".txt", "")
+        return [[Result(values(vector), [next(lines)] if is_printed else [])] for vector in vectors]
+
+    features = [f"embedding_{i}" for i in range(width)]
+    job = Job("embed", features if ending in (".csv", ".tsv") else ["embedding"], run)
     if out is not None:
-        with atomically(out) as draft, open(draft, "wb") as file:
-            np.save(file, vectors)
-    if json:
-        shape = {"texts": len(vectors), "width": vectors.shape[1]}
-        print(dumps({**shape, "out": str(out)} if out is not None else {**shape, "vectors": vectors.tolist()}))
-    elif out is not None:
-        print(out)
+        n_rows = write_results(records, out, job)
+        print(dumps({"texts": n_rows, "width": width, "out": str(out)}) if json else out)
+    elif json:
+        vectors = [result.values[0].tolist() for result in results(records, job)]
+        print(dumps({"texts": len(vectors), "width": width, "vectors": vectors}))
     else:
-        for vector in vectors:
-            print("\t".join(f"{value:.6g}" for value in vector))
+        for result in results(records, job):
+            print(*result.lines, sep="\n")

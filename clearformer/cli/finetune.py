@@ -5,7 +5,21 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Balance, Json, Out, RunDevice, Set, TrainingCommand, model_option
+from clearformer.cli.options import (
+    Balance,
+    BatchSize,
+    Epochs,
+    Json,
+    Out,
+    Rate,
+    RunDevice,
+    RunPrecision,
+    Seed,
+    Set,
+    Steps,
+    TrainingCommand,
+    model_option,
+)
 
 
 @app.command(cls=TrainingCommand)
@@ -21,6 +35,12 @@ def finetune(
             rich_help_panel="Model and settings",
         ),
     ] = "full",
+    steps: Steps = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
+    seed: Seed = None,
+    precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
@@ -32,7 +52,7 @@ def finetune(
 
     Examples:
       clearformer finetune --model runs/m30k --pairs more.tsv                 # a translator
-      clearformer finetune --model runs/m30k --pairs more.tsv --method lora --set train.steps=500
+      clearformer finetune --model runs/m30k --pairs more.tsv --method lora --epochs 3
       clearformer finetune --model runs/book --text other.txt                 # a language model
       clearformer finetune --model all-MiniLM-L6-v2 --labels reviews.tsv --method head --balance
       clearformer finetune --model runs/photos --images others/ --method head # an image classifier
@@ -51,6 +71,8 @@ def finetune(
 
     chosen_method: Any = method
     options: dict[str, Any] = {"settings": settings, "balance": balance, "resume": resume, "device": device}
+    options |= {"steps": steps, "epochs": epochs, "lr": lr}
+    options |= {"batch_size": batch_size, "seed": seed, "precision": precision}
     report = verb.finetune(model, method=chosen_method, out=out, **options, **ctx.obj)
     if report:
         print(dumps(report) if json else report["run"])

@@ -1,11 +1,17 @@
 """The command `clearformer generate`."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Device, Engine, Json, Model, Precision, read_inputs
+from clearformer.cli.inputs import Column, Input, Results, deliver, open_inputs
+from clearformer.cli.options import Command, Device, Engine, Json, Model, Precision
+
+if TYPE_CHECKING:
+    from clearformer.data.files.records import Records
+    from clearformer.handles.writer import Writer
 
 
 @app.command(cls=Command)
@@ -21,6 +27,8 @@ def generate(
             "--prompt", metavar="TEXT", help="A prompt; repeatable.", show_default="none", rich_help_panel="Input"
         ),
     ] = [],  # noqa: B006
+    input: Input = None,
+    column: Column = None,
     chat: Annotated[
         bool,
         typer.Option("--chat", help="Apply the chat template of the model to each prompt.", rich_help_panel="Input"),
@@ -86,6 +94,7 @@ def generate(
         int,
         typer.Option("--n", metavar="N", min=1, help="Number of continuations per prompt.", rich_help_panel="Output"),
     ] = 1,
+    out: Results = None,
     device: Device = "cpu",
     engine: Engine = "auto",
     precision: Precision = "float32",
@@ -97,21 +106,24 @@ def generate(
       clearformer generate --model runs/shakespeare --prompt "ROMEO:"
       clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
       clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
+      clearformer generate --model runs/smollm2 --input prompts.csv --column prompt --out answers.jsonl
       clearformer generate --model runs/smollm2 --chat "What is gravity?"   # a chat model
       clearformer generate --model runs/t5 "translate English to German: The house is old."
 
     Prints each prompt and its continuation as it is generated. An encoder-decoder, such as a translator or a T5, prints
-    only its output.
+    only its output. --out adds the columns continuation, logprob and ended to the columns of the input.
     """
     from dataclasses import asdict
-    from json import dumps
 
     from clearformer.threads import use_few_threads
     from clearformer.verbs.generate import Generator
     from clearformer.verbs.load import load_for
+    from clearformer.verbs.rows import Job, Result
 
+    prompts = [*prompt, *(text or [])]
+    records = open_inputs("generate", prompts, input, column, out, "prompt")
     generator: Generator = load_for("generate", model, device, engine, precision)
-    writer, prompts = generator.writer(chat), [*prompt, *(text or [])]
+    writer = generator.writer(chat)
     if prompts:
         use_few_threads(writer.model, n * len(prompts))
     settings = {
@@ -121,20 +133,37 @@ def generate(
         "top_p": top_p,
         "repetition_penalty": repetition_penalty,
     }
-    rows, first = [], 0
-    for chunk in read_inputs(prompts):
-        if n == 1 and not json:
-            for i, one in enumerate(chunk):
-                print(one if writer.continues else "", end="", flush=True)
-                for part in writer.stream(one, stop, None if seed is None else seed + first + i, **settings):
+    if n == 1 and not json and out is None:
+        print_streamed(writer, records, stop, seed, settings)
+        return
+
+    def run(texts: Sequence[tuple[str, ...]], first: int) -> list[list[Result]]:
+        chunk = [one for (one,) in texts]
+        return [
+            [
+                Result(
+                    [one.text, one.logprob, one.ended],
+                    [f"{start if writer.continues else ''}{one.text}", *([] if out else [""])],
+                    {"prompt": start, **asdict(one)},
+                )
+                for one in continuations
+            ]
+            for start, continuations in zip(chunk, writer.generate(chunk, n, stop, seed, first, **settings))
+        ]
+
+    deliver(records, out, json, "continuations", Job("generate", ["continuation", "logprob", "ended"], run))
+
+
+def print_streamed(
+    writer: "Writer", records: "Records", stop: list[str], seed: int | None, settings: dict[str, Any]
+) -> None:
+    """Print each prompt and its continuation, token by token."""
+    from clearformer.verbs.rows import counting
+
+    with counting("generate", records.n_rows) as counted:
+        for first, chunk in counted(records.chunks()):
+            for i, (prompt,) in enumerate((record.texts for record in chunk), first):
+                print(prompt if writer.continues else "", end="", flush=True)
+                for part in writer.stream(prompt, stop, None if seed is None else seed + i, **settings):
                     print(part, end="", flush=True)
                 print(flush=True)
-        else:
-            for one, continuations in zip(chunk, writer.generate(chunk, n, stop, seed, first, **settings)):
-                for continuation in continuations:
-                    rows.append({"prompt": one, **asdict(continuation)})
-                    if not json:
-                        print(f"{one if writer.continues else ''}{continuation.text}\n", flush=True)
-        first += len(chunk)
-    if json:
-        print(dumps({"continuations": rows}, ensure_ascii=False))

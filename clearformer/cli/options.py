@@ -15,12 +15,14 @@ from typing import IO, Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import ConfigError, DataError, did_you_mean
+from clearformer.synonyms import options_like
 from clearformer.tasks import SPLIT_DEFAULTS, SPLITS, flags
 
 NO_BREAK = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 BREAK = {ord(char): code for code, char in NO_BREAK.items()}
 
+UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it inside typer
 MODEL_HELP = "Run folder, Hugging Face folder or bundled model."
 
 
@@ -44,9 +46,35 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the recipe; repeatable.",
+        help="Override any other setting of the recipe; repeatable.",
         show_default="none",
         rich_help_panel="Model and settings",
+    ),
+]
+
+
+def choice_option(name: str, metavar: str, help: str, default: str = "from the recipe", **bounds: Any) -> Any:
+    return typer.Option(
+        name, metavar=metavar, help=help, show_default=default, rich_help_panel="Model and settings", **bounds
+    )
+
+
+Steps = Annotated[int | None, choice_option("--steps", "N", "Number of optimiser steps.", min=1)]
+Epochs = Annotated[
+    float | None, choice_option("--epochs", "X", "Number of epochs instead of steps; may be a fraction.", "see --steps")
+]
+Rate = Annotated[float | None, choice_option("--lr", "X", "Peak learning rate.")]
+BatchSize = Annotated[
+    int | None,
+    choice_option(
+        "--batch-size", "N", "Size of the batch of a step: tokens, padding included; images; or frames of sound.", min=1
+    ),
+]
+Seed = Annotated[int | None, choice_option("--seed", "N", "Seed of all random draws.", "0", min=0)]
+RunPrecision = Annotated[
+    str | None,
+    choice_option(
+        "--precision", "DTYPE", "Precision: float32, bfloat16 or float64.", "bfloat16 on CUDA, otherwise float32"
     ),
 ]
 Balance = Annotated[
@@ -105,6 +133,18 @@ class Command(TyperCommand):
     of explanations. The group of an option is its `rich_help_panel`, and a `show_default` that is a string describes a
     default which is chosen at run time.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. The error for an unknown option suggests one by its meaning, then by its letters."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except UsageError as error:
+            if hasattr(error, "possibilities"):  # there is no such option
+                known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+                names = options_like(error.option_name, known) or (error.possibilities or ())[:1]
+                error.message += f"\nhint: {did_you_mean(names)}" if names else ""
+                error.possibilities = None
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_introduction(self, ctx, formatter)

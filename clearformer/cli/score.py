@@ -1,11 +1,16 @@
 """The command `clearformer score`."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Command, Device, Json, Model, read_inputs
+from clearformer.cli.inputs import Column, Input, Results, open_inputs
+from clearformer.cli.options import Command, Device, Json, Model
+
+if TYPE_CHECKING:
+    from clearformer.handles.scorer import Score
 
 
 @app.command(cls=Command)
@@ -14,6 +19,8 @@ def score(
     text: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to rank.", show_default="read stdin")
     ] = None,
+    input: Input = None,
+    column: Column = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -32,6 +39,7 @@ def score(
             rich_help_panel="Input",
         ),
     ] = None,
+    out: Results = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -40,19 +48,49 @@ def score(
     Examples:
       clearformer score --model runs/ptb "The man pooled a cart" "The man pulled a cart"
       clearformer score --model runs/ptb --json < sentences.txt
+      clearformer score --model runs/ptb --input reviews.csv --column comment --out scored.csv
       clearformer score --model runs/m30k --source "A dog." "Ein Hund." "Eine Katze."   # translations
+      clearformer score --model runs/m30k --input pairs.csv --column en,de --out scored.csv
 
     Prints four columns, most probable first: log-probability (natural logarithm), tokens, perplexity, text. A masked
     model, such as BERT, gives pseudo-log-likelihoods: the summed log-probability of each token given all others.
+
+    --out keeps the order of the input, and adds the columns logprob, tokens and perplexity to its columns. For a
+    translator, --column gives the column of the sources and the column of the translations.
     """
     from json import dumps
 
-    from clearformer.verbs.score import score as rank
+    from clearformer.errors import ConfigError
+    from clearformer.handles.scorer import Score, most_probable_first
+    from clearformer.verbs.load import load_for
+    from clearformer.verbs.rows import Job, Result, counting, write_results
+    from clearformer.verbs.score import Ranker, as_row
 
-    texts = [line for chunk in read_inputs(text or []) for line in chunk]
-    rows = rank(model, texts, source=source, closed=closed, device=device)
-    if json:
-        print(dumps(rows, ensure_ascii=False))
+    records = open_inputs("score", text, input, column, out, most=2)
+    if source is not None and records.n_columns == 2:
+        raise ConfigError(f"--source and --column {column} cannot be combined", "give only the column of the texts")
+    ranker: Ranker = load_for("score", model, device)
+
+    def scores(rows: Sequence[tuple[str, ...]]) -> list[Score]:
+        sources = source if records.n_columns == 1 else [row[0] for row in rows]
+        return ranker.score_each([row[-1] for row in rows], sources, closed)
+
+    def run(rows: Sequence[tuple[str, ...]], first: int) -> list[list[Result]]:
+        return [[Result([one.logprob, one.tokens, one.perplexity], [as_line(one)])] for one in scores(rows)]
+
+    if out is not None:
+        n_rows = write_results(records, out, Job("score", ["logprob", "tokens", "perplexity"], run))
+        print(dumps({"out": str(out), "rows": n_rows}) if json else out)
         return
-    for row in rows:
-        print(f"{row['logprob']:.4f}\t{row['tokens']}\t{row['perplexity']:.4f}\t{row['text']}")
+    with counting("score", records.n_rows) as counted:
+        parts = (scores([record.texts for record in chunk]) for _, chunk in counted(records.chunks()))
+        ranked = most_probable_first(one for part in parts for one in part)
+    if json:
+        print(dumps([as_row(one) for one in ranked], ensure_ascii=False))
+        return
+    for one in ranked:
+        print(as_line(one))
+
+
+def as_line(score: "Score") -> str:
+    return f"{score.logprob:.4f}\t{score.tokens}\t{score.perplexity:.4f}\t{score.text}"

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Json, RunDevice, Set, TrainingCommand
+from clearformer.cli.options import (
+    BatchSize,
+    Epochs,
+    Json,
+    Rate,
+    RunDevice,
+    RunPrecision,
+    Set,
+    Steps,
+    TrainingCommand,
+)
 
 
 @app.command(cls=TrainingCommand)
@@ -58,6 +68,11 @@ def sweep(
             rich_help_panel="Model and settings",
         ),
     ] = None,
+    steps: Steps = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
+    precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     at_once: Annotated[
         int | None,
@@ -103,6 +118,7 @@ def sweep(
 
     options: dict[str, Any] = {"over": over, "method": method, "runs": runs, "seed": seed, "at_once": at_once}
     options |= {"model": model, "settings": settings, "device": device, "out": out, "say": console.print}
+    options |= {"steps": steps, "epochs": epochs, "lr": lr, "batch_size": batch_size, "precision": precision}
     results = verb(recipe, **options, **ctx.obj)
     if json:
         print(dumps(results, ensure_ascii=False))

@@ -7,7 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import Balance, Json, Out, RunDevice, Set, TrainingCommand
+from clearformer.cli.options import (
+    Balance,
+    BatchSize,
+    Epochs,
+    Json,
+    Out,
+    Rate,
+    RunDevice,
+    RunPrecision,
+    Seed,
+    Set,
+    Steps,
+    TrainingCommand,
+)
 
 
 @app.command(cls=TrainingCommand)
@@ -28,6 +41,12 @@ def train(
             rich_help_panel="Model and settings",
         ),
     ] = None,
+    steps: Steps = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
+    seed: Seed = None,
+    precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
@@ -45,7 +64,7 @@ def train(
       clearformer train --text book.txt --model gpt                    # a language model
       clearformer train --labels reviews.tsv --balance                 # a text classifier
       clearformer train --images photos/ --model resnet18 --dry-run    # print the recipe only
-      clearformer train recipes/multi30k-en-de.toml --set train.steps=2000 --out runs/m30k
+      clearformer train recipes/multi30k-en-de.toml --epochs 20 --lr 0.002 --out runs/m30k
       clearformer train --resume --out runs/m30k                       # after an interruption
 
     Pairs train a translator, text a language model, labelled texts or words a classifier, images a classifier or an
@@ -54,20 +73,23 @@ def train(
     Without a recipe, all settings are chosen from the data and printed. --model selects another architecture. For
     pairs: transformer, bahdanau, t5. For text: gpt, lstm, gru, rnn, bert, t5. For labels: bert, bigru, textcnn. For
     images: resnet18, vgg11, googlenet, alexnet, vit, autoencoder, vae. For a name without a size, such as gpt, the
-    size is chosen as well. docs/recipes.md has more examples. Prints the run folder at the end.
+    size is chosen as well. Options such as --steps and --set take precedence over a recipe. docs/recipes.md has more
+    examples. Prints the run folder at the end.
     """
     from json import dumps
 
     from clearformer.verbs import train as verb
 
+    options: dict[str, Any] = {"settings": settings, "balance": balance, "device": device}
+    options |= {"steps": steps, "epochs": epochs, "lr": lr}
+    options |= {"batch_size": batch_size, "seed": seed, "precision": precision}
     if dry_run:
-        chosen = verb.plan(recipe, model=model, settings=settings, balance=balance, device=device, **ctx.obj)
+        chosen = verb.plan(recipe, model=model, **options, **ctx.obj)
         verb.probe(chosen)
         print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
         folder = out or verb.default_folder(chosen)
         print(f"dry run: nothing is written; without --dry-run, the run folder is {folder}", file=sys.stderr)
         return
-    options: dict[str, Any] = {"settings": settings, "balance": balance, "resume": resume, "device": device}
-    report = verb.train(recipe, model=model, out=out, **options, **ctx.obj)
+    report = verb.train(recipe, model=model, out=out, resume=resume, **options, **ctx.obj)
     if report:
         print(dumps(report) if json else report["run"])

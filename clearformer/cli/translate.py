@@ -1,21 +1,13 @@
 """The command `clearformer translate`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearformer.cli import app
-from clearformer.cli.options import (
-    Beam,
-    Command,
-    Device,
-    Engine,
-    Json,
-    LengthPenalty,
-    Precision,
-    model_option,
-    read_inputs,
-)
+from clearformer.cli.inputs import Column, Input, Results, deliver, open_inputs
+from clearformer.cli.options import Beam, Command, Device, Engine, Json, LengthPenalty, Precision, model_option
 
 if TYPE_CHECKING:
     from clearformer.handles.alignment import Alignment
@@ -31,6 +23,8 @@ def translate(
         str | None,
         model_option("Input", "en-fr-small"),
     ] = None,
+    input: Input = None,
+    column: Column = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     temperature: Annotated[
@@ -97,6 +91,7 @@ def translate(
             rich_help_panel="Output",
         ),
     ] = False,
+    out: Results = None,
     device: Device = "cpu",
     engine: Engine = "auto",
     precision: Precision = "float32",
@@ -107,23 +102,25 @@ def translate(
     Examples:
       clearformer translate "I am a good boy."                             # with the bundled model
       clearformer translate --model runs/m30k < english.txt > german.txt   # one sentence per line
+      clearformer translate --input reviews.csv --column comment --out translated.csv
       clearformer translate --model runs/m30k --n-best 3 --scores "A man is riding a bike."
       clearformer translate --model runs/m30k --top-k 10 --seed 1 "A man is riding a bike."
       clearformer translate --model runs/m30k --engine compiled --beam 1 "A man is riding a bike."
 
     Prints one line per sentence, in order, as soon as it is translated. Columns are separated by tabs. A blank line is
-    translated as a blank line, N times with --n-best N. Alignments count tokens from 0.
+    translated as a blank line, N times with --n-best N. Alignments count tokens from 0. --out adds the column
+    translation, with --scores also score and logprob, to the columns of the input.
 
     --engine compiled compiles the search for single sentences, which takes about a minute. Later calls, with auto too,
     use the compiled steps from the cache. They are several times faster for small models.
     """
-    from json import dumps
-
     from clearformer.handles.translator import Translator
     from clearformer.loading.folder import DEFAULT
     from clearformer.threads import use_few_threads
     from clearformer.verbs.load import load_for
+    from clearformer.verbs.rows import Job, Result
 
+    records = open_inputs("translate", text, input, column, out, "source")
     translator: Translator = load_for("translate", model or DEFAULT, device, engine, precision)
     options = {
         "beam": beam,
@@ -135,20 +132,21 @@ def translate(
     settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if text:
         use_few_threads(translator.model, len(text) * max(n_best, beam or translator.decode.beam))
-    rows, first = [], 0
-    for chunk in read_inputs(text or []):
-        candidates = translator.candidates(chunk, n_best, seed=seed, first=first, **settings)
-        first += len(chunk)
-        for source, translation in ((source, one) for source, some in zip(chunk, candidates) for one in some):
-            alignment = translator.align(source, translation.text) if align else None
-            if json:
-                rows.append(as_row(source, translation, alignment))
-                continue
-            before = [f"{translation.score:.4f}", f"{translation.logprob:.4f}"] if scores else []
-            after = [] if alignment is None else [" ".join(f"{s}-{t}" for s, t in alignment.links())]
-            print("\t".join([*before, translation.text, *after]), flush=True)
-    if json:
-        print(dumps({"translations": rows}, ensure_ascii=False))
+
+    def result(source: str, translation: "Translation") -> Result:
+        alignment = translator.align(source, translation.text) if align else None
+        before = [translation.score, translation.logprob] if scores else []
+        after = [] if alignment is None else [" ".join(f"{s}-{t}" for s, t in alignment.links())]
+        line = "\t".join([*(f"{value:.4f}" for value in before), translation.text, *after])
+        return Result([translation.text, *before, *after], [line], as_row(source, translation, alignment))
+
+    def run(texts: Sequence[tuple[str, ...]], first: int) -> list[list[Result]]:
+        sources = [source for (source,) in texts]
+        candidates = translator.candidates(sources, n_best, seed=seed, first=first, **settings)
+        return [[result(source, one) for one in some] for source, some in zip(sources, candidates)]
+
+    columns = ["translation", *(["score", "logprob"] if scores else []), *(["alignment"] if align else [])]
+    deliver(records, out, json, "translations", Job("translate", columns, run))
 
 
 def as_row(source: str, translation: "Translation", alignment: "Alignment | None") -> dict[str, Any]:

@@ -132,6 +132,9 @@ def divide(lines: Sequence[str], is_pair: bool) -> tuple[list[str], list[str] | 
         return list(lines), None
     for line in lines:
         if line.count("\t") != 1:
-            raise DataError(f"{line[:40]!r} is not a pair of texts", "separate the two texts of a pair by one tab")
+            raise DataError(
+                f"{line[:40]!r} is not a pair of texts",
+                "separate the two texts of a pair by one tab; in a data table, give two columns: --column A,B",
+            )
     halves = [line.split("\t") for line in lines]
     return [first for first, _ in halves], [second for _, second in halves]

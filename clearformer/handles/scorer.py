@@ -35,9 +35,17 @@ class Scorer(Handle):
     @one_or_many
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
         """Return the scores of the texts, the most probable text first."""
+        return most_probable_first(self.score_each(texts, source, closed))
+
+    def score_each(
+        self, texts: Sequence[str], source: str | Sequence[str] | None = None, closed: bool | None = None
+    ) -> list[Score]:
+        """Return the score of each text, in the order of `texts`; only a translator has a source."""
         if source is not None:
-            raise ConfigError(f"{self.name} is {self.kind}, not a translator", "omit --source")
-        return most_probable_first(self.score(texts, closed))
+            raise ConfigError(
+                f"{self.name} is {self.kind}, not a translator", "omit --source; of a file, choose one column"
+            )
+        return self.score(texts, closed)
 
 
 def most_probable_first(scores: Iterable[Score]) -> list[Score]:

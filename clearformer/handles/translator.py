@@ -148,18 +148,24 @@ class Translator(Handle):
 
     @one_or_many
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]:
-        """Return the scores of the texts as translations of `source`, the most probable first.
+        """Return the scores of the texts as translations of `source`, the most probable first."""
+        return most_probable_first(self.score_each(texts, source, closed))
+
+    def score_each(
+        self, texts: Sequence[str], source: str | Sequence[str] | None = None, closed: bool | None = None
+    ) -> list[Score]:
+        """Return the score of each text as a translation of `source`, or of its source, in the order of `texts`.
 
         Scores always include EOS; `closed` has no effect.
         """
         if source is None:
             raise ConfigError(
                 f"{self.name} is {self.kind}: it scores texts as translations of a source",
-                'give the source text: --source "TEXT"',
+                'give the source text: --source "TEXT"; in a file, both columns: --column SOURCE,TARGET',
             )
-        logprobs = self.score([source] * len(texts), texts)
+        logprobs = self.score([source] * len(texts) if isinstance(source, str) else source, texts)
         counts = [len(ids) + 1 for ids in self.target_tokenizer.encode(list(texts))]
-        return most_probable_first(Score(*row) for row in zip(texts, logprobs, counts))
+        return [Score(*row) for row in zip(texts, logprobs, counts)]
 
     def writer(self, chat: bool = False) -> EncoderDecoderWriter:
         """Return the model with the interface of a language model: sampling, stop strings and streaming."""

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearformer.errors import ConfigError, suggest
+from clearformer.errors import ConfigError, did_you_mean, suggest
 from clearformer.registry import Table
+from clearformer.synonyms import keywords_like
 from clearformer.wording import listed
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ SPLITS = {
     "valid": "Validation data, in the format of the training data.",
     "test": "Test data, for the evaluation at the end.",
 }
+RUN_NAMES = ("steps", "epochs", "lr", "batch_size", "seed", "precision", "device", "model", "out", "resume", "balance")
+"""The keywords of `train` and `finetune` that are no data."""
 SPLIT_DEFAULTS = {"valid": "held out from the training data", "test": "none"}
 
 
@@ -253,7 +256,10 @@ def collect(data: Mapping[str, Any]) -> Given | None:
     given = {name: value for name, value in data.items() if value is not None}
     for name in given:
         if name not in data_names():
-            raise ConfigError(f"there is no data option `{name}`", suggest(name, data_names()))
+            keywords = {*data_names(), *RUN_NAMES}
+            meant = keywords_like(name, keywords)
+            hint = did_you_mean(meant) if meant else suggest(name, data_names())
+            raise ConfigError(f"there is no data option `{name}`", hint)
     chosen = [known[name] for name in given if name in known]
     if len(chosen) > 1:
         names = listed(f"--{flag.name}" for flag in chosen)

@@ -68,7 +68,7 @@ class ImageBatches:
 
 class ImageTask(Task):
     flag = IMAGES
-    unit = "images"
+    unit = batch_unit = "images"
     n_tokenizers = 0
     has_classes = True
 

@@ -77,6 +77,7 @@ class SpeechTask(Task):
     flag = RECORDINGS
     data = SpeechCorpora
     objective = CTC
+    batch_unit = "frames"
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)

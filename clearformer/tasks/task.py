@@ -66,6 +66,13 @@ class Request:
         """Return train.steps from the settings, or `chosen` if it is not set. The warm-up is computed from it."""
         return int(self.override({"train": {"steps": chosen}})["train"]["steps"])
 
+    def in_epochs(self, chosen: int, size: float, tokens: int, accumulation: int = 1) -> int:
+        """Estimate the steps of train.epochs, whose epochs have `size` tokens or images; `chosen` if it is not set."""
+        train = self.override({"train": {"tokens": tokens, "accumulation": accumulation}})["train"]
+        if train.get("epochs") is None:
+            return chosen
+        return max(1, round(train["epochs"] * size / (train["tokens"] * train["accumulation"])))
+
     @property
     def data(self) -> dict[str, Any]:
         """The [data] table of a new recipe: a copy of `sources`."""
@@ -126,6 +133,8 @@ class Task(ABC):
     objective: ClassVar[type[Any]]
     unit: ClassVar[str] = "tokens"
     """The unit of the mean loss and of the speed: tokens, examples or images."""
+    batch_unit: ClassVar[str] = "tokens"
+    """The unit of train.tokens, the size of a micro-batch: tokens (padding included), frames or images."""
     shapes: NumberOfShapes = "many"
     """How many shapes the training batches have. Steps on one shape or a few are recorded as CUDA graphs."""
     n_tokenizers: ClassVar[int] = 1

@@ -65,6 +65,7 @@ class TranslationTask(Task):
     data = PairCorpora
     objective = Translation
     n_tokenizers = 2
+    batch_unit = "tokens per side"
 
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)

@@ -49,6 +49,9 @@ class TrainConfig(Config):
     """The [train] table of a recipe."""
 
     steps: int = Field(8000, ge=1, description="number of optimiser steps")
+    epochs: float | None = Field(
+        None, gt=0, description="number of epochs, or a fraction; replaces `steps` as soon as the data is prepared"
+    )
     max_tokens: int | None = Field(
         None, ge=1, description="target tokens (images for vision tasks) after which training stops before `steps`"
     )

@@ -3,5 +3,5 @@
     report = clearformer.train(pairs="pairs.tsv", out="runs/mine")
     metrics = clearformer.evaluate(report["run"], "test.tsv")
 
-`settings` are strings "table.key=value", as for --set. A user error raises a ClearformerError.
+`settings` are strings "table.key=value", as for --set, or a dictionary. A user error raises a ClearformerError.
 """

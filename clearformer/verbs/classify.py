@@ -11,6 +11,8 @@ from clearformer.verbs.load import load_for
 class Predictor(Protocol):
     """The interface that `classify` needs from a handle."""
 
+    classes: list[str]
+    """The names of the classes; empty for a regression."""
     is_pair: bool
     """Whether the inputs are pairs of texts, separated by a tab on the command line."""
     default_top: int

@@ -17,6 +17,7 @@ from clearformer.evaluation.evaluate import EvaluateConfig, evaluate, translatio
 from clearformer.handles.translator import Translator
 from clearformer.loading.folder import DEFAULT
 from clearformer.recipe import Recipe
+from clearformer.verbs.choices import Settings, as_strings
 from clearformer.verbs.load import load_as
 from clearformer.verbs.train import train
 
@@ -29,7 +30,7 @@ SENTENCES = ("I am a good boy.", "The cat eats the mouse.", "Where is the train 
 
 
 def demo(
-    out: Path | str | None = None, settings: Sequence[str] = (), seed: int = 0, say: Callable[[str], None] = print
+    out: Path | str | None = None, settings: Settings = (), seed: int = 0, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
     """Run the demo in a run folder, runs/demo-<time> by default, and return its results as a dictionary.
 
@@ -46,7 +47,7 @@ def demo(
     say(f"{NOTICE}\n  {parts['train'][0].english}  →  {parts['train'][0].hindi}")
 
     recipe = Path(str(files("clearformer") / "bundled" / "demo.toml"))
-    report = train(Recipe.read(recipe, [f"data.root={corpus}", *settings]), out=out)
+    report = train(Recipe.read(recipe, [f"data.root={corpus}", *as_strings(settings)]), out=out)
     scores = evaluate_tests(load_as(Translator, out), parts, Recipe.read(out / "recipe.toml").evaluate, say)
 
     english, hindi = parts["test"][0]

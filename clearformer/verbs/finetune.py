@@ -1,6 +1,5 @@
 """finetune: continue training a model on other data."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,16 @@ from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples
 from clearformer.tasks.task import Plan, Request
 from clearformer.tuning.methods import METHOD_NAMES, Method
-from clearformer.verbs.train import Name, balanced, default_folder, refuse_with_resume, run, saved_recipe
+from clearformer.verbs.choices import Settings, all_settings
+from clearformer.verbs.train import (
+    Name,
+    balanced,
+    default_folder,
+    describe_batch,
+    refuse_with_resume,
+    run,
+    saved_recipe,
+)
 
 
 def finetune(
@@ -20,7 +28,13 @@ def finetune(
     *,
     method: Method = "full",
     out: Name | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
     balance: bool = False,
     resume: bool = False,
     device: str = "auto",
@@ -31,8 +45,12 @@ def finetune(
     The data keywords are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
     images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
     method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
-    the run needs `model` at inference. `balance` weights the classes, as for `train`.
+    the run needs `model` at inference. `settings`, `steps`, `epochs`, `lr`, `batch_size`, `seed`, `precision` and
+    `balance` are the same as for `train`.
     """
+    settings = all_settings(
+        settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
+    )
     start = find(model)
     if method not in METHOD_NAMES:
         raise ConfigError(f"there is no fine-tuning method `{method}`", suggest(method, METHOD_NAMES))
@@ -45,6 +63,7 @@ def finetune(
     task = TASKS.resolve(given.flag.task)
     request = Request(task.sources(given), None, settings, device, Recipe.parse, method)
     chosen = task.plan_finetune(request, start, read_recipe(start))
+    describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
     base = open_model(start)
     refuse_prefix(base)

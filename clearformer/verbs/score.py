@@ -14,6 +14,10 @@ class Ranker(Protocol):
 
     def rank(self, texts: Sequence[str], source: str | None = None, closed: bool | None = None) -> list[Score]: ...
 
+    def score_each(
+        self, texts: Sequence[str], source: str | Sequence[str] | None = None, closed: bool | None = None
+    ) -> list[Score]: ...
+
 
 @overload
 def score(  # type: ignore[overload-overlap]
@@ -45,6 +49,9 @@ def score(
     """
     is_single = isinstance(texts, str)
     ranker: Ranker = load_for("score", model, device)
-    ranked = ranker.rank([str(texts)] if is_single else texts, source, closed)
-    rows = [{**asdict(row), "perplexity": row.perplexity} for row in ranked]
+    rows = [as_row(row) for row in ranker.rank([str(texts)] if is_single else texts, source, closed)]
     return rows[0] if is_single else rows
+
+
+def as_row(score: Score) -> dict[str, Any]:
+    return {**asdict(score), "perplexity": score.perplexity}

@@ -17,6 +17,7 @@ finished ones.
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +34,9 @@ from clearformer.metric import Metric
 from clearformer.recipe import Recipe
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.apart import train_apart
+from clearformer.verbs.choices import Settings, all_settings
 from clearformer.verbs.compare import common_metric
-from clearformer.verbs.train import Name, default_folder, plan
+from clearformer.verbs.train import Name, default_folder, describe_batch, plan
 from clearformer.wording import count
 
 Results = dict[str, Any]
@@ -74,7 +76,12 @@ def sweep(
     runs: int | None = None,
     model: str | None = None,
     out: Name | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    precision: str | None = None,
     seed: int = 0,
     device: str = "auto",
     at_once: int | None = None,
@@ -88,13 +95,15 @@ def sweep(
     random search and successive halving, and `seed` decides which. `at_once` is the number of runs that train at the
     same time: by default one per GPU, or one on the CPU.
     """
+    chosen = all_settings(settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, precision=precision)
     space = Space(over) if isinstance(over, Mapping) else Space.parse(over)
     method = method or ("random" if space.has_ranges else "grid")
     trials = choose_trials(space, method, runs, seed)
     trials, recipes = distinct(
         trials,
-        lambda trial: plan(recipe, model=model, settings=[*settings, *as_settings(trial)], device=device, **data),
+        lambda trial: plan(recipe, model=model, settings=[*chosen, *as_settings(trial)], device=device, **data),
     )
+    describe_batch(recipes[0], batch_size)
     folder = Path(out) if out else default_folder(recipes[0]).with_name(f"sweep-{default_folder(recipes[0]).name}")
     write_plan(folder, method, trials, recipes)
     metric = common_metric(dict(enumerate(recipes)))
@@ -165,7 +174,9 @@ def train_round(
     def train_one(i: int) -> None:
         recipe, run = contest.recipes[i], contest.runs[i]
         until = pause_of(recipe, part)
-        if i in contest.errors or run.report.exists() or steps_of(run) >= (until or recipe.train.steps):
+        # With train.epochs, the number of steps is an estimate, and only the report says that a run is complete.
+        end = until or (recipe.train.steps if recipe.train.epochs is None else math.inf)
+        if i in contest.errors or run.report.exists() or steps_of(run) >= end:
             return
         device = free.get()
         say(f"{i:03}: {shown(contest.trials[i])}")

@@ -12,6 +12,9 @@ from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples, task_named, written
 from clearformer.tasks.task import Plan, Request
+from clearformer.training.journal import console
+from clearformer.verbs.choices import Settings, all_settings
+from clearformer.wording import count
 
 Name = str | Path
 
@@ -20,17 +23,27 @@ def plan(
     recipe: Name | None = None,
     *,
     model: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
     balance: bool = False,
     device: str = "auto",
     **data: Any,
 ) -> Recipe:
     """Return the recipe of a run, read from a file or chosen from the data. Datasets are read; nothing is written.
 
-    `data` accepts the same keywords as `train`.
+    The keywords are the same as for `train`.
     """
+    settings = all_settings(
+        settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
+    )
     chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
+    describe_batch(chosen.recipe, batch_size)
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
 
 
@@ -39,7 +52,13 @@ def train(
     *,
     model: str | None = None,
     out: Name | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
     balance: bool = False,
     resume: bool = False,
     device: str = "auto",
@@ -49,11 +68,19 @@ def train(
 
     Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
     registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
-    the files. Data is one file, or a tuple of two files aligned line by line. `settings` are strings "table.key=value",
-    as for --set. `balance` gives the examples of rare classes more weight in the loss (objective.weights). To resume,
-    give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run folder. In a
-    distributed run, all processes but the first return an empty report.
+    the files. Data is one file, or a tuple of two files aligned line by line.
+
+    `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
+    other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
+    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` gives the examples of rare classes more weight in
+    the loss (objective.weights).
+
+    To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run
+    folder. In a distributed run, all processes but the first return an empty report.
     """
+    settings = all_settings(
+        settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
+    )
     if resume:
         refuse_with_resume({"recipe": recipe, **data, "model": model, "balance": balance or None})
         chosen = Plan(saved_recipe(out, settings))
@@ -63,6 +90,7 @@ def train(
     else:
         chosen = choose(recipe, model, settings, device, data)
     refuse_without_data(chosen)
+    describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
     return run(chosen, Path(out) if out else default_folder(chosen.recipe), resume, device)
 
@@ -84,6 +112,14 @@ def choose(
         raise ConfigError("no data to train on", f"give a recipe, {examples()}")
     task = TASKS.resolve(given.flag.task)
     return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
+
+
+def describe_batch(recipe: Any, batch_size: int | None) -> None:
+    """Print what a batch size given by the user counts."""
+    if batch_size is not None:
+        unit, n = task_named(recipe.objective.kind).batch_unit, recipe.train.accumulation
+        size = count(batch_size, unit.replace("s", "", 1), unit)
+        console.print(f"batch size: each step has {f'{n:,} micro-batches of ' if n > 1 else ''}{size}")
 
 
 def balanced(chosen: Plan) -> Plan:

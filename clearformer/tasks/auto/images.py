@@ -89,7 +89,7 @@ def plan_images(request: Request) -> Plan:
         draft = request.recipe({"data": request.data, "model": named})
     table = sized(request, draft, named, survey, row, fitting_size(draft, side))
     network = outline(request.recipe(table).model)
-    steps = int(max(200, round(row.epochs * survey.n / n_rows, -1)))
+    steps = request.in_epochs(int(max(200, round(row.epochs * survey.n / n_rows, -1))), survey.n, n_rows)
     table |= {
         "optim": optimizer_for(network, n_rows)
         if is_classifier
@@ -172,7 +172,7 @@ def plan_finetune_images(request: Request, start: Path, old: Tables) -> Plan:
     network = tunable_outline(draft)
     n = survey_images(draft).n
     epochs = next(row for row in EPOCHS if n <= row[0])[1][method]
-    steps = int(max(50, round(epochs * n / ROWS, -1)))
+    steps = request.in_epochs(int(max(50, round(epochs * n / ROWS, -1))), n, ROWS)
     table |= finetuning_tables(rate_for(method, width_of(network)), ROWS, steps, epochs, request)
     recipe = request.recipe(table)
     print_plan(

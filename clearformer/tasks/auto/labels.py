@@ -46,6 +46,7 @@ def plan_labels(request: Request) -> Plan:
     n, n_chars = survey_labels(draft)
     layers, heads, width, dropout, vocab, tokens, epochs, lr = next(row for row in CLASSIFIERS if n <= row[0])[1:]
     steps = int(max(200, round(epochs * n * mean_tokens(n, n_chars) / tokens, -1)))
+    steps = request.in_epochs(steps, n * mean_tokens(n, n_chars), tokens)
     sizes: dict[str, Any] = {"n_layers": layers, "n_heads": heads, "d_model": width, "d_ff": 4 * width}
     sizes |= {"max_length": MAX_LENGTH, "residual": "pre", "first_norm": False, "attention_dropout": dropout}
     base = {**named, "dropout": dropout, **(sizes if model in (None, "bert") else {})}
@@ -114,6 +115,7 @@ def plan_finetune_labels(request: Request, start: Path, old: Tables) -> Plan:
     epochs = next(row for row in EPOCHS if n <= row[0])[1][method]
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
     steps = int(max(50, round(epochs * n * mean_tokens(n, n_chars) / tokens, -1)))
+    steps = request.in_epochs(steps, n * mean_tokens(n, n_chars), tokens)
     table |= finetuning_tables(rate_for(method, config.d_model), tokens, steps, epochs, request)
     recipe = request.recipe(table)
     per_step = recipe.train.tokens * recipe.train.accumulation

@@ -74,8 +74,9 @@ def sized(
     """Return the tables that depend on the size of the corpus. `named` is the model chosen by the user, if any."""
     _, size, vocab, dropout, tokens, epochs, lr = next(row for row in SIZES if survey.n_pairs <= row[0])
     steps = int(max(2000, round(epochs * survey.n_pairs * mean_tokens(survey) / (0.9 * tokens), -2)))
-    interval = int(max(50, min(1000, round(steps / 40, -1))))
     n_parts = max(1, tokens // MICRO_BATCH[pick_device(request.device).type == "cuda"])
+    steps = request.in_epochs(steps, survey.n_pairs * mean_tokens(survey) / 0.9, tokens // n_parts, n_parts)
+    interval = int(max(50, min(1000, round(steps / 40, -1))))
     fits = {"dropout": dropout, "share": "decoder" if has_two else "all"}  # if the model has these keys
     fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
     if request.model in RNN_PAIRS:  # about the size of the Transformer in this row of SIZES, but another learning rate
@@ -143,6 +144,7 @@ def plan_finetune_pairs(request: Request, start: Path, old: Tables) -> Plan:
     rate = old.optim.lr / 10 if is_full else rate_for(request.method, old.model.d_model)
     tokens = min(old.train.tokens, 4096)
     steps = int(max(200, min(20_000, 10 * survey.n_pairs * mean_tokens(survey) / tokens)))
+    steps = request.in_epochs(steps, survey.n_pairs * mean_tokens(survey), tokens)
     interval = max(20, steps // 20)
     table |= {
         "optim": {**old.tables()["optim"], "lr": rate},

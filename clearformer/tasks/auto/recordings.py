@@ -60,6 +60,7 @@ def plan_recordings(request: Request) -> Plan:
     epochs = next(row for row in EPOCHS if survey.n <= row[0])[1]
     tokens = max(FRAMES, int(2 * survey.longest * 100) + 2)
     steps = int(max(300, round(epochs * survey.seconds * 100 / tokens, -1)))
+    steps = request.in_epochs(steps, survey.seconds * 100, tokens)
     table |= {
         "sound": {"rate": rate, "n_mels": 40 if rate <= 8000 else 80},
         "text": {"kind": "word" if survey.has_few_words else "char", "min_frequency": 1},
@@ -93,6 +94,7 @@ def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan
     epochs = next(row for row in EPOCHS if survey.n <= row[0])[2]
     tokens = max(old.train.tokens, int(2 * survey.longest * 100) + 2)
     steps = int(max(50, round(epochs * survey.seconds * 100 / tokens, -1)))
+    steps = request.in_epochs(steps, survey.seconds * 100, tokens)
     table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
     recipe = request.recipe(table)
     model = f"{METHOD_NAMES[request.method]} of {start}"

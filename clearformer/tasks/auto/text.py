@@ -145,9 +145,10 @@ def model_sizes(kind: str, size: Size) -> dict[str, Any]:
 def training_tables(size: Size, n_tokens: float, on_gpu: bool, request: Request) -> dict[str, Any]:
     """Return the [optim], [schedule] and [train] tables for a text of `n_tokens` tokens."""
     steps = int(max(500, round(size.epochs * n_tokens / size.tokens, -2)))
+    n_parts = max(1, size.tokens // (2 * MICRO_BATCH[on_gpu]))
+    steps = request.in_epochs(steps, n_tokens, size.tokens // n_parts, n_parts)
     interval = int(max(50, min(1000, round(steps / 20, -1))))
     budget = request.steps(steps)
-    n_parts = max(1, size.tokens // (2 * MICRO_BATCH[on_gpu]))
     return {
         "optim": {"kind": "adamw", "lr": size.lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup": min(1000, max(50, budget // 20), budget // 2), "floor": 0.05},
@@ -192,7 +193,7 @@ def plan_finetune_text(request: Request, start: Path, old: Tables) -> Plan:
     epochs = next(epochs for most, epochs in EPOCHS if n_tokens <= most)
     # An epoch has about ten steps or more, and each step at least one row.
     tokens = min(old.train.tokens, max(draft.data.length or draft.model.max_length, int(n_tokens / 10)))
-    steps = int(max(50, round(epochs * n_tokens / tokens, -1)))
+    steps = request.in_epochs(int(max(50, round(epochs * n_tokens / tokens, -1))), n_tokens, tokens)
     table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
     was_adapter = old.tuning is not None and old.tuning.is_partial  # its learning rate is too high to train all weights
     if old.data is not None and request.method == "full" and not was_adapter:
