@@ -36,7 +36,7 @@ MARKS = {
 }
 
 T = TypeVar("T")
-Name = TypeVar("Name", bound=str | Path)
+Name = TypeVar("Name")
 
 
 def cells(

@@ -223,7 +223,7 @@ IMAGES = Flag(
 RECORDINGS = Flag(
     "recordings",
     "FILE",
-    "WAV files with transcripts: a .tsv or .csv file, or a folder with one subfolder per word.",
+    "Sound files with transcripts: a .tsv or .csv file, or a folder with one subfolder per word.",
     task="ctc",
     makes="a speech recogniser",
     example="train.tsv",

@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from clearformer.checkpoint import RunFolder, write_json
+from clearformer.data.audio import read_sound
 from clearformer.data.batch import SoundBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import SpeechCorpora
@@ -23,7 +24,6 @@ from clearformer.data.recordings import (
     named_recording_columns,
 )
 from clearformer.data.sound import SoundConfig
-from clearformer.data.wav import read_sound
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.metrics.wer import speech_metrics
 from clearformer.generation.best_path import best_path
