@@ -20,12 +20,12 @@ import torch
 from pydantic import Field, NonNegativeInt
 
 from clearformer.checkpoint import load_tensors, save_tensors
-from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import spread
 from clearformer.data.files.columns import label_columns
 from clearformer.data.files.open import open_table, require_names
 from clearformer.data.files.table import Table
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, non_empty
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
@@ -54,7 +54,7 @@ class Labelled(NamedTuple):
         return (self.label,)
 
 
-class LabelSource(Config):
+class LabelSource(Source):
     """The path of labelled texts, and how to read them."""
 
     path: Path = Field(description="path of a data table (.tsv, .csv, .jsonl, .parquet …)")

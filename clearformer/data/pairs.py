@@ -23,6 +23,7 @@ from clearformer.data.files.columns import header_of_pairs, pair_columns
 from clearformer.data.files.open import PAIRS, open_table, require_names
 from clearformer.data.files.table import Table
 from clearformer.data.files.xml_units import TranslationMemory
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, json_value, non_empty, read_lines, require_file
 from clearformer.errors import DataError
 from clearformer.text.normalize import clean
@@ -39,7 +40,7 @@ class Example(NamedTuple):
     target: str
 
 
-class PairSource(Config):
+class PairSource(Source):
     """The path of sentence pairs, and how to read them: the arguments of `read_pairs` in a recipe."""
 
     path: Path | tuple[Path, Path] = Field(

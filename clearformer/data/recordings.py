@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from clearformer.config import Config
 from clearformer.data.audio import SUFFIXES
 from clearformer.data.batch import IGNORE, SoundBatch
 from clearformer.data.collate import spread
@@ -26,6 +25,7 @@ from clearformer.data.files.columns import recording_columns
 from clearformer.data.files.open import is_table, open_table, require_names
 from clearformer.data.files.table import Table
 from clearformer.data.labels import Column, as_label
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty
 from clearformer.data.store import Ragged, Store, Writer, gather
 from clearformer.errors import DataError
@@ -43,7 +43,7 @@ class Recording(NamedTuple):
     speaker: str = ""
 
 
-class RecordingSource(Config):
+class RecordingSource(Source):
     """The path of recordings, and how they are joined into strings."""
 
     path: Path = Field(description="path of a data table (.tsv, .csv …), or of a folder with one subfolder per word")

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from clearformer.config import Config
 from clearformer.data.batch import IGNORE, EncoderBatch, is_labelled
 from clearformer.data.collate import spread
 from clearformer.data.files.columnar import is_dataset
 from clearformer.data.files.open import open_table
 from clearformer.data.files.table import Table
 from clearformer.data.labels import OPTIONS, Column, LabelRows, pad_rows
+from clearformer.data.source import Source
 from clearformer.data.sources import file_type, non_empty, read_lines, require_file
 from clearformer.data.store import Ragged
 from clearformer.errors import DataError
@@ -51,7 +51,7 @@ class Tagged(NamedTuple):
         return (" ".join(self.words),)
 
 
-class TagSource(Config):
+class TagSource(Source):
     """The path of labelled words, and how to read them."""
 
     path: Path = Field(description="path of a .conll or .jsonl file, or of another data table with lists")

@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from clearformer.config import Config
 from clearformer.data.files.columns import text_column
 from clearformer.data.files.open import is_table, open_table, require_names
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty, read_lines_with_ends
 from clearformer.data.store import DocumentStore, DocumentWriter
 from clearformer.text import Tokenizer
@@ -28,7 +28,7 @@ OPTION = "--set data.train.column=NAME"
 CHUNK = 2**22  # characters tokenised at a time
 
 
-class TextSource(Config):
+class TextSource(Source):
     """The paths of documents, and how to read them."""
 
     path: Path | Annotated[tuple[Path, ...], Field(min_length=1)] = Field(

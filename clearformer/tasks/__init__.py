@@ -112,6 +112,8 @@ class Given:
     flag: Flag
     splits: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    """For each split that is a Python object, what it is: "a list of 2,000 pairs". Its files are temporary."""
 
     @property
     def files(self) -> Any:

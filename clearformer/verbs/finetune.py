@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError, suggest
 from clearformer.loading.folder import find, read_recipe
 from clearformer.loading.open import open_model, refuse_prefix
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples
+from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.tuning.methods import METHOD_NAMES, Method
 from clearformer.verbs.train import Name, balanced, default_folder, refuse_with_resume, run, saved_recipe
 
 
+@staged()
 def finetune(
     model: Name,
     pairs: Any = None,
@@ -28,10 +31,10 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune a trained model with a lower learning rate, and return the report of the run, as `train` does.
 
-    The data keywords are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
-    images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
-    method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
-    the run needs `model` at inference. `balance` weights the classes, as for `train`.
+    The data keywords are the same as for `train`, and take paths or Python objects: pairs= for a translator, text= for
+    a language model, labels= or images= for a classifier, recordings= for a speech recogniser. The vocabulary of the
+    model is used unchanged. The method selects the weights to train: "full", "lora", "prefix" or "head". All but "full"
+    save only these weights, so the run needs `model` at inference. `balance` weights the classes, as for `train`.
     """
     start = find(model)
     if method not in METHOD_NAMES:
@@ -43,7 +46,7 @@ def finetune(
     if given is None:
         raise ConfigError("no data to fine-tune on", f"give {examples()}")
     task = TASKS.resolve(given.flag.task)
-    request = Request(task.sources(given), None, settings, device, Recipe.parse, method)
+    request = Request(sources_of(task, given), None, settings, device, Recipe.parse, method)
     chosen = task.plan_finetune(request, start, read_recipe(start))
     chosen = balanced(chosen) if balance else chosen
     base = open_model(start)

@@ -7,15 +7,18 @@ from typing import Any, cast
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
+from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples, task_named, written
+from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 
 Name = str | Path
 
 
+@staged(keep=True)
 def plan(
     recipe: Name | None = None,
     *,
@@ -34,6 +37,7 @@ def plan(
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
 
 
+@staged()
 def train(
     recipe: Name | Recipe | None = None,
     *,
@@ -48,11 +52,15 @@ def train(
     """Train a model in the folder `out` (by default runs/<data>-<model>-<time>), and return the report.
 
     Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
-    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
-    the files. Data is one file, or a tuple of two files aligned line by line. `settings` are strings "table.key=value",
-    as for --set. `balance` gives the examples of rare classes more weight in the loss (objective.weights). To resume,
-    give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run folder. In a
-    distributed run, all processes but the first return an empty report.
+    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns.
+
+    Data is one file, a tuple of two files aligned line by line, or a Python object: a list of tuples or dictionaries,
+    an iterator, a DataFrame (pandas, polars), a dictionary of columns, or a Dataset (datasets, torch). The run keeps a
+    copy of an object in its folder `given`.
+
+    `settings` are strings "table.key=value", as for --set. `balance` gives the examples of rare classes more weight in
+    the loss (objective.weights). To resume, give only `out` and resume=True: the folder contains the recipe. The key
+    `run` of the report is the run folder. In a distributed run, all processes but the first return an empty report.
     """
     if resume:
         refuse_with_resume({"recipe": recipe, **data, "model": model, "balance": balance or None})
@@ -83,7 +91,7 @@ def choose(
     if given is None:
         raise ConfigError("no data to train on", f"give a recipe, {examples()}")
     task = TASKS.resolve(given.flag.task)
-    return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
+    return task.plan(Request(sources_of(task, given), model, settings, device, Recipe.parse))
 
 
 def balanced(chosen: Plan) -> Plan:
