@@ -28,6 +28,7 @@ from clearformer.data.labels import Column, as_label
 from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty
 from clearformer.data.store import Ragged, Store, Writer, gather
+from clearformer.data.tally import Skipped
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -70,8 +71,11 @@ class RecordingSource(Source):
         if self.join is None and (self.strings is not None or any(self.silence)):
             raise ValueError("`strings` and `silence` need joined recordings: set `join`, for example join = [1, 7]")
 
-    def read(self) -> Generator[Recording]:
-        """Stream the recordings in order, unopened. A wrong path raises at once, a bad row when it is reached."""
+    def read(self, skipped: Skipped | None = None) -> Generator[Recording]:
+        """Stream the recordings in order, unopened. A wrong path raises at once, a bad row when it is reached.
+
+        Blank rows are counted in `skipped`.
+        """
         if self.path.is_dir() and not is_table(self.path):
             return non_empty(self.path, self._read_folders(), "recording")
         table = open_table(
@@ -79,13 +83,14 @@ class RecordingSource(Source):
         )
         columns = [self.sound, self.text, *([] if self.speaker is None else [self.speaker])]
         require_names(table, columns, OPTION)
-        return non_empty(self.path, self._read_table(table, columns), "recording")
+        return non_empty(self.path, self._read_table(table, columns, skipped or Skipped()), "recording")
 
-    def _read_table(self, table: Table, columns: Sequence[Column]) -> Generator[Recording]:
+    def _read_table(self, table: Table, columns: Sequence[Column], skipped: Skipped) -> Generator[Recording]:
         with closing(table.read(columns, OPTION)) as rows:
             for where, values in rows:
                 name, text = (as_text(value, column, where) for value, column in zip(values[:2], columns))
                 if not name.strip():
+                    skipped.add(where)
                     continue
                 path = self.path.parent / name
                 if not path.is_file():
