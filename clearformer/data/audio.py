@@ -230,9 +230,12 @@ def given_samples(sound: Any, rate: int) -> tuple[np.ndarray, int]:
     """Return the samples of an object, (N,) float32, and their rate. The shorter of two axes has the channels."""
     if isinstance(sound, dict) and {"array", "sampling_rate"} <= sound.keys():
         sound = sound["array"], sound["sampling_rate"]
-    if isinstance(sound, tuple) and len(sound) == 2 and np.ndim(sound[1]) == 0:
+    if isinstance(sound, tuple) and len(sound) == 2 and isinstance(sound[1], int | float | np.number):
         sound, rate = sound[0], require_rate(int(sound[1]), "the recording")
-    samples = np.asarray(sound)
+    try:
+        samples = np.asarray(sound)
+    except (ValueError, TypeError):  # parts of different lengths, or a tensor on another device
+        samples = np.asarray(None)
     if samples.dtype.kind not in "iuf" or samples.ndim not in (1, 2):
         raise DataError(
             f"a recording cannot be a {type(sound).__name__} with values of type {samples.dtype} "

@@ -132,9 +132,9 @@ def one_or_two(text: str) -> str | tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 2 else text
 
 
-def one_or_more(text: str) -> list[str]:
-    """Parse one file name, or several separated by commas."""
-    return [text] if Path(text).exists() else text.split(",")
+def one_or_more(text: str) -> list[Path]:
+    """Parse one file name, or several separated by commas. They are paths, since a list of strings may be texts."""
+    return list(map(Path, [text] if Path(text).exists() else text.split(",")))
 
 
 def two_columns(text: str) -> tuple[int, int] | tuple[str, str]:

@@ -50,7 +50,7 @@ def sources_of(task: type[Task], given: Given) -> dict[str, dict[str, Any]]:
 def is_path(value: Any, keyword: str) -> bool:
     """Whether data is given by paths: one; two aligned files of pairs; or several files of text.
 
-    In a list of strings for text, strings are paths if one of them is a file or ends like a data file.
+    In a list of strings for text, strings are paths if one of them exists as a file or ends like a data file.
     """
     if isinstance(value, str | PathLike):
         return True
@@ -64,7 +64,14 @@ def is_path(value: Any, keyword: str) -> bool:
 def is_file_name(text: str) -> bool:
     if len(text) > 1000 or "\n" in text:
         return False
-    return Path(text).suffix.lower() in (*PAIRS, *ENDINGS) or Path(text).is_file()
+    return Path(text).suffix.lower() in (*PAIRS, *ENDINGS) or exists(text)
+
+
+def exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # too long for a file name, or with a NUL character
+        return False
 
 
 def as_rows(value: Any, keyword: str, argument: str) -> Rows:

@@ -227,7 +227,15 @@ def test_objects_are_recordings_too(tmp_path: Path) -> None:
         ((array * 2**31).astype("int32"), rate),
     ):
         assert np.abs(read_sound(sound, 8000, 1).astype(int) - expected).max() <= 1
-    for wrong in (("a", 5), None, {"bytes": b""}, np.zeros((2, 2, 2)), (np.array([np.nan]), 8000)):
+    for wrong in (
+        ("a", 5),
+        (array, "a"),
+        [array, 5],
+        None,
+        {"bytes": b""},
+        np.zeros((2, 2, 2)),
+        (np.array([np.nan]), 8000),
+    ):
         with pytest.raises(DataError, match="recording"):
             read_sound(wrong, 8000, 1)
     with pytest.raises(DataError, match="a sample rate of 1 Hz"):

@@ -134,6 +134,9 @@ def test_numbers_choose_columns_of_tuples_and_mixtures_are_refused(tmp_path: Pat
         ({"images": (np.zeros((3, 5, 5)), np.zeros(2))}, "arrays of different lengths, 3 and 2"),
         ({"recordings": [(np.zeros(100), "low")]}, "samples without their rate"),
         ({"recordings": [("none.wav", "low")]}, r"none\.wav does not exist"),
+        ({"recordings": [(None, "low")]}, "a list, row 1: a recording cannot be a NoneType"),
+        ({"text": ["dog 1003"]}, "no text is left to train on"),
+        ({"text": ["bok.txt", "A dog."]}, r"bok\.txt does not exist"),
     ],
 )
 def test_unusable_objects_are_one_sentence(data: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -252,6 +255,8 @@ def test_recordings_are_samples_with_their_rate(tmp_path: Path) -> None:
     assert recipe(out)["data"]["train"]["given"] == "a generator of 40 recordings"
     rows = [{"audio": {"array": sound, "sampling_rate": rate}, "text": word} for (sound, rate), word in recordings()]
     assert clearformer.evaluate(out, recordings=rows, device="cpu")["sentences"] == 40
+    rows[0]["text"] = "low " * 999  # longer than a file name
+    assert clearformer.evaluate(out, recordings=rows, device="cpu")["words"] == 999 + 39
     paths = sorted((out / "given" / "train").glob("*.wav"))
     assert clearformer.evaluate(out, recordings=[(path, "low") for path in paths], device="cpu")["sentences"] == 40
     with pytest.raises(DataError, match="cannot be a function"):

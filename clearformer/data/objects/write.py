@@ -11,6 +11,7 @@ import json
 import wave
 from collections.abc import Callable, Iterator
 from itertools import chain
+from os.path import abspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def write_table(every: Iterator[Any], first: Any, rows: Rows, keyword: str, path
             cells = named(row, names, where, kind.expected)
             columns = columns or list(cells)
             if keyword == "recordings":
-                cells = {name: written_sound(cell, path.parent, n, where) for name, cell in cells.items()}
+                sound = recording_columns(list(cells)).get("sound", next(iter(cells), ""))
+                cells[sound] = written_sound(cells[sound], path.parent, n, where)
             values = {name: plain(cell, classes_of(rows, name), where) for name, cell in cells.items()}
             try:
                 file.write(f"{json.dumps(values, ensure_ascii=False)}\n")
@@ -106,22 +108,19 @@ def column_names(first: Any, keyword: str) -> tuple[list[str], bool]:
 
 
 def written_sound(cell: Any, folder: Path, number: int, where: str) -> Any:
-    """Write samples, or an encoded sound, to a file and return its name; a path becomes absolute, texts stay texts."""
-    if hasattr(cell, "__fspath__"):
-        return str(Path(cell).resolve())
+    """Write samples, or an encoded sound, to a file and return its name; a path becomes absolute."""
+    if isinstance(cell, str) or hasattr(cell, "__fspath__"):
+        return abspath(cell)
     if isinstance(cell, dict) and cell.get("bytes"):
         name = f"{number:06}{Path(cell.get('path') or '').suffix}"
         (folder / name).write_bytes(cell["bytes"])
         return name
     if isinstance(cell, dict) and isinstance(cell.get("path"), str) and "array" not in cell:
-        return str(Path(cell["path"]).resolve())
-    if isinstance(cell, str) and Path(cell).is_file():
-        return str(Path(cell).resolve())
-    if not isinstance(cell, dict | tuple):
-        if getattr(cell, "ndim", 0):
-            raise DataError(f"{where}: samples without their rate", "give a tuple of samples and their rate")
-        return cell
-    samples, rate = given_samples(cell, 0)
+        return abspath(cell["path"])
+    try:
+        samples, rate = given_samples(cell, 0)
+    except DataError as error:
+        raise DataError(f"{where}: {error.message}", error.hint) from None
     if rate == 0:
         raise DataError(f"{where}: samples without their rate", "give a tuple of samples and their rate")
     with wave.open(str(folder / f"{number:06}.wav"), "wb") as file:
