@@ -5,6 +5,7 @@
     classes.json         the classes of a classifier, in the order of its logits
     calibration.json     the temperature of its probabilities, written by evaluate --calibrate
     data/*.safetensors   the tokenised corpus, so that a resumed run trains on exactly the same pairs
+    given/               a copy of data that was given as Python objects
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
     metrics.jsonl        one JSON object per line, by step
@@ -50,6 +51,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.report = path / "report.json"
         self.data = path / "data"
+        self.given = path / "given"
 
     @property
     def exists(self) -> bool:

@@ -5,6 +5,7 @@ set_up     everything before the first step
 prepare    store data and vocabulary in the run folder; the final recipe is written before any example is stored
 """
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -60,6 +61,7 @@ def train(
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
             claim_folder(run, recipe, resume, world)
+            recipe = keep_given(recipe, run, world)
             if recipe.train.deterministic:
                 make_deterministic()
             trainer, task = set_up(recipe, run, where, world, base, survey)
@@ -113,6 +115,26 @@ def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> 
         elif (run.path / CALIBRATION).exists():
             (run.path / CALIBRATION).unlink()  # it belongs to weights that may change now
             console.print("the run is no longer calibrated; repeat clearformer evaluate --calibrate after training")
+
+
+def keep_given(recipe: Recipe, run: RunFolder, world: World) -> Recipe:
+    """Copy data that was given as Python objects to the run folder, and return the recipe with the paths of the copies.
+
+    The run can then be resumed, and its recipe used again, without the objects.
+    """
+    data = recipe.data
+    for split in getattr(data, "splits", ()):
+        source = data.source(split)
+        if getattr(source, "given", None) is None:
+            continue
+        old = source.path[0] if isinstance(source.path, tuple) else source.path
+        copy = run.given / split / old.name
+        if not is_same(old, copy) and world.is_first:
+            shutil.rmtree(copy.parent, ignore_errors=True)
+            shutil.copytree(old.parent, copy.parent)
+        path = copy if data.root == Path() else copy.resolve()
+        data = data.changed(**{split: getattr(data, split).changed(path=path)})
+    return recipe if data is recipe.data else recipe.with_tables(data=data)
 
 
 def is_same(one: Path, two: Path) -> bool:

@@ -12,7 +12,7 @@ from clearformer.errors import DataError
 @app.command(cls=Command)
 def transcribe(
     model: Model,
-    file: Annotated[list[str], typer.Argument(metavar="FILE", help="WAV files.")],
+    file: Annotated[list[str], typer.Argument(metavar="FILE", help="Sound files: WAV, FLAC, OGG, MP3.")],
     device: Device = "cpu",
     json: Json = False,
 ) -> None:

@@ -19,6 +19,7 @@ from clearformer.data.recordings import Recording, RecordingSource
 from clearformer.data.sentences import Cut
 from clearformer.data.split import place
 from clearformer.data.tags import TagSource
+from clearformer.data.tally import Skipped, TooLong
 from clearformer.data.text import TextSource
 
 
@@ -77,21 +78,21 @@ class TextCorpora(Corpora):
     test: TextSource | None = None
     length: int | None = Field(None, gt=0, description="tokens per window; default: model.max_length")
 
-    def read(self, split: str) -> Iterator[str]:
+    def read(self, split: str, skipped: Skipped | None = None) -> Iterator[str]:
         """Yield the documents of a split: from its files, or held out from the training files.
 
         If a file is one document, such as a book, its last part is held out. If it contains many documents, whole
         documents are held out, chosen by a hash of their text.
         """
         if (split_source := self.source(split)) is not None and split != "train":
-            yield from split_source.read()
+            yield from split_source.read(skipped)
             return
         valid = (self.held_out or 0.1) if self.valid is None else 0.0
         test = self.held_out_test if self.test is None else 0.0
         edges = {"train": (0.0, 1 - valid - test), "valid": (1 - valid - test, 1 - test), "test": (1 - test, 1.0)}
         start, end = edges[split]
         source = self.source("train")
-        with closing(source.read()) as documents:
+        with closing(source.read(skipped)) as documents:
             for document in documents:
                 if not source.is_collection:
                     if part := document[int(start * len(document)) : int(end * len(document))]:
@@ -153,6 +154,11 @@ class LabelCorpora(LabelledCorpora):
     train: LabelSource
     valid: LabelSource | None = None
     test: LabelSource | None = None
+    too_long: TooLong = Field(
+        "cut",
+        description="training texts of more than max_tokens: `cut` them, `drop` them, or `split` them into several "
+        "examples; validation and test texts are always cut",
+    )
 
 
 class TagCorpora(LabelledCorpora):
@@ -170,9 +176,10 @@ class SpeechCorpora(Corpora):
     valid: RecordingSource | None = None
     test: RecordingSource | None = None
 
-    def read(self, split: str) -> list[Recording]:
+    def read(self, split: str, skipped: Skipped | None = None) -> list[Recording]:
         """Return the recordings of a split: from its list, or held out from the training list by a hash of the name."""
         if (split_source := self.source(split)) is not None and split != "train":
             return list(split_source.read())
         start, end = self.edges(split)
-        return [recording for recording in self.source("train").read() if start <= place(recording.path.name) < end]
+        every = self.source("train").read(skipped)
+        return [recording for recording in every if start <= place(recording.path.name) < end]

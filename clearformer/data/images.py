@@ -22,8 +22,8 @@ from zipfile import BadZipFile
 import numpy as np
 from pydantic import Field
 
-from clearformer.config import Config
 from clearformer.data.corpora import Corpora
+from clearformer.data.source import Source
 from clearformer.data.sources import non_empty, require_file
 from clearformer.errors import DataError, MachineError, suggest
 from clearformer.wording import count
@@ -50,7 +50,7 @@ class ImageFile(NamedTuple):
     """Raises a DataError with the name of the image if it is damaged."""
 
 
-class ImageSource(Config):
+class ImageSource(Source):
     """The path of labelled images, and how to read them."""
 
     needs_labels: ClassVar[bool] = True

@@ -10,7 +10,7 @@ All file types of files/open.py are supported. Text is cleaned by `text.normaliz
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,15 +20,16 @@ import torch
 from pydantic import Field, NonNegativeInt
 
 from clearformer.checkpoint import load_tensors, save_tensors
-from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.collate import spread
 from clearformer.data.files.columns import label_columns
 from clearformer.data.files.open import open_table, require_names
 from clearformer.data.files.table import Table
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, non_empty
 from clearformer.data.store import Ragged, gather
-from clearformer.errors import DataError
+from clearformer.data.tally import SHOWN, Skipped, TooLong, short
+from clearformer.errors import ConfigError, DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.wording import agree, count, listed
@@ -54,7 +55,13 @@ class Labelled(NamedTuple):
         return (self.label,)
 
 
-class LabelSource(Config):
+class Placed(Labelled):
+    """An example that remembers its location in the file, for messages. It is equal to the same example elsewhere."""
+
+    where: str = ""
+
+
+class LabelSource(Source):
     """The path of labelled texts, and how to read them."""
 
     path: Path = Field(description="path of a data table (.tsv, .csv, .jsonl, .parquet …)")
@@ -75,12 +82,15 @@ class LabelSource(Config):
         names = table.names()
         return bool(chosen) and all(column in names if is_name(column) else not table.has_names for column in chosen)
 
-    def read(self) -> Generator[Labelled]:
-        """Stream the examples in order. A wrong path or file type raises at once, a bad row when it is reached."""
+    def read(self, skipped: Skipped | None = None) -> Generator[Labelled]:
+        """Stream the examples in order. A wrong path or file type raises at once, a bad row when it is reached.
+
+        Blank rows are counted in `skipped`.
+        """
         table = open_table(self.path)
         columns = self._columns(table.has_names)
         require_names(table, columns, OPTIONS)
-        return non_empty(self.path, read_labelled(table, columns), "labelled text")
+        return non_empty(self.path, read_labelled(table, columns, skipped or Skipped()), "labelled text")
 
     def _columns(self, is_named: bool) -> list[Column]:
         """Return the text columns and the label column. If one of them is a name, the defaults are names, too."""
@@ -95,7 +105,7 @@ class LabelSource(Config):
         return columns
 
 
-def read_labelled(table: Table, columns: Sequence[Column]) -> Generator[Labelled]:
+def read_labelled(table: Table, columns: Sequence[Column], skipped: Skipped) -> Generator[Labelled]:
     """Stream the examples of a table; `columns` are the text columns, then the label column. Blank rows are skipped."""
     *texts, label = map(str, columns)
     with closing(table.read(columns, OPTIONS)) as rows:
@@ -104,6 +114,8 @@ def read_labelled(table: Table, columns: Sequence[Column]) -> Generator[Labelled
             strings.append(as_label(values[-1], label, where))
             if any(string.strip() for string in strings):
                 yield example(strings, where)
+            else:
+                skipped.add(where)
 
 
 def as_label(value: object, column: str, where: str) -> str:
@@ -127,7 +139,9 @@ def example(cells: Sequence[str], where: str) -> Labelled:
     *texts, label = map(clean, cells)
     if not label:
         raise DataError(f"{where}: the label is empty", "add a label, or remove the line")
-    return Labelled(texts[0], texts[1] if len(texts) > 1 else None, label)
+    labelled = Placed(texts[0], texts[1] if len(texts) > 1 else None, label)
+    labelled.where = where
+    return labelled
 
 
 def label_value(label: str) -> float:
@@ -169,9 +183,26 @@ class LabelRows:
     classes: np.ndarray
 
     @classmethod
-    def of(cls, examples: Sequence[Labelled], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int) -> Self:
+    def of(
+        cls,
+        examples: Sequence[Labelled],
+        classes: np.ndarray,
+        tokenizer: Tokenizer,
+        max_tokens: int,
+        too_long: TooLong = "cut",
+        changed: "Changed | None" = None,
+    ) -> Self:
+        """Build the rows. Texts longer than `max_tokens` are cut, dropped or split, and counted in `changed`."""
         pairs = None if examples[0].pair is None else [str(example.pair) for example in examples]
-        tokens, segments = tokenizer.encode_with_specials([example.text for example in examples], pairs, max_tokens)
+        texts, long = [example.text for example in examples], list[int]()
+        tokens, segments = tokenizer.encode_with_specials(texts, pairs, max_tokens, long)
+        if changed is not None:
+            changed.add([examples[i] for i in long])
+        if too_long != "cut":
+            parts = {i: windows(examples[i], tokenizer, max_tokens) if too_long == "split" else [] for i in long}
+            rows = [(i, part) for i, row in enumerate(zip(tokens, segments)) for part in parts.get(i, [row])]
+            classes = classes[[i for i, _ in rows]]
+            tokens, segments = ([part[side] for _, part in rows] for side in (0, 1))
         return cls(Ragged.of(tokens), Ragged.of(segments), classes)
 
     def __len__(self) -> int:
@@ -198,6 +229,43 @@ class LabelRows:
         arrays = {name: tensor.numpy() for name, tensor in load_tensors(path)[0].items()}
         tokens, segments = (Ragged(arrays[name], arrays["lengths"]) for name in ("tokens", "segments"))
         return cls(tokens, segments, arrays["classes"])
+
+
+def windows(example: Labelled, tokenizer: Tokenizer, max_tokens: int) -> list[tuple[list[int], list[int]]]:
+    """Divide the tokens of a text into rows of at most `max_tokens`, each with special tokens, and their segments."""
+    if example.pair is not None:
+        raise ConfigError(
+            'data.too_long = "split" is for single texts, but the examples are pairs of texts',
+            'set data.too_long = "cut" or "drop"',
+        )
+    before, after = tokenizer.specials_around()
+    [ids] = tokenizer.encode([example.text])
+    size = max_tokens - len(before) - len(after)
+    rows = [[*before, *ids[i : i + size], *after] for i in range(0, len(ids), size)]
+    return [(row, [0] * len(row)) for row in rows]
+
+
+@dataclass
+class Changed:
+    """The texts that were too long for a row: their number, and the first of them."""
+
+    n: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, examples: Sequence[Labelled]) -> None:
+        self.n += len(examples)
+        self.first += [f"{getattr(e, 'where', '')} “{short(e.text)}”".lstrip() for e in examples[:SHOWN]]
+
+    def describe(self, max_tokens: int, too_long: TooLong) -> list[str]:
+        """Return the number and the first of the texts, one per line; nothing if there are none."""
+        if not self.n:
+            return []
+        done = {"cut": "cut", "drop": "dropped", "split": "split"}[too_long]
+        were = f"{agree(self.n, 'was', 'were')} {done}"
+        return [
+            f"  {count(self.n, 'text')} of more than {count(max_tokens, 'token')} {were}:",
+            *(f"    {example}" for example in self.first),
+        ]
 
 
 def pad_rows(tokens: Ragged, segments: Ragged, pad_id: int, classes: np.ndarray | None = None) -> EncoderBatch:

@@ -16,7 +16,10 @@ from pathlib import Path
 from struct import Struct
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from clearformer.data.pairs import Example, Filter, PairSource, Tally, json_pair, misaligned, with_task_prefix
+import numpy as np
+
+from clearformer.data.files.open import PAIRS, open_table
+from clearformer.data.pairs import Example, Filter, PairSource, json_pair, misaligned, shown, with_task_prefix
 from clearformer.data.sources import (
     cells,
     decode_line,
@@ -29,6 +32,7 @@ from clearformer.data.sources import (
 )
 from clearformer.data.split import place
 from clearformer.data.store import Ragged, id_type
+from clearformer.data.tally import Tally
 from clearformer.data.workers import Workers, usable_threads
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -129,7 +133,9 @@ class Work(Generic[Result]):
 
     def __call__(self, block: PairBlock | list[Example]) -> tuple[Tally, Result]:
         tally = Tally()
-        return tally, self.function(list(self.filter.passing(self.parse(block), tally)), tally)
+        result = self.function(list(self.filter.passing(self.parse(block), tally)), tally)
+        tally.next_block()
+        return tally, result
 
 
 def over_blocks(source: PairSource, pair_filter: Filter, function: Function[Result], tally: Tally) -> Generator[Result]:
@@ -140,6 +146,7 @@ def over_blocks(source: PairSource, pair_filter: Filter, function: Function[Resu
             kept = pair_filter.keep(pairs, tally)
             while block := list(islice(kept, CHUNK)):
                 yield function(block, tally)
+                tally.next_block()
             return
         next(pairs)  # raises the errors of a wrong file type and of an empty file
     with Workers(Work(PairParser(source), pair_filter, function), n) as workers:
@@ -207,18 +214,57 @@ class PairEncoder:
         self.encoders = [PackedEncoder(tokenizer, dtype) for tokenizer in dict.fromkeys(tokenizers)]
 
     def __call__(self, pairs: list[Example], tally: Tally) -> EncodedPairs:
-        splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
+        numbers = tally.numbers
         if self.fractions == Fractions():
-            splits["train"] = pairs
-        else:
-            for pair in pairs:
-                splits[self.fractions.split_of(place(pair.source))].append(pair)
-        train, valid = (self.encode(splits[name], tally) for name in ("train", "valid"))
-        return EncodedPairs(train, valid, splits["valid"], splits["test"])
+            return EncodedPairs(self.encode(pairs, numbers, tally), self.encode([], [], tally), [], [])
+        rows: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
+        for i, pair in enumerate(pairs):
+            rows[self.fractions.split_of(place(pair.source))].append(i)
+        train, valid, test = ([pairs[i] for i in rows[name]] for name in ("train", "valid", "test"))
+        train_ids = self.encode(train, [numbers[i] for i in rows["train"]], tally)
+        valid_ids = self.encode(valid, [numbers[i] for i in rows["valid"]], tally)
+        return EncodedPairs(train_ids, valid_ids, valid, test)
 
-    def encode(self, pairs: list[Example], tally: Tally) -> tuple[Ragged, Ragged]:
-        """Return the ids of the pairs that are short enough."""
-        source = Ragged(*self.encoders[0]([with_task_prefix(pair.source, self.prefix) for pair in pairs]))
-        target = Ragged(*self.encoders[-1]([pair.target for pair in pairs]))
-        is_short = self.filter.fit(source.lengths, target.lengths, tally)
+    def encode(self, pairs: list[Example], numbers: list[int], tally: Tally) -> tuple[Ragged, Ragged]:
+        """Return the ids of the pairs that are short enough; others are dropped, cut or split, as the filter says."""
+        rule, examples = self.filter, tally.examples
+        source, target = self.tokenize(pairs)
+        is_long = np.maximum(source.lengths, target.lengths) > rule.max_tokens
+        if rule.too_long == "cut" and is_long.any():
+            for i in np.flatnonzero(is_long):
+                tally.count_cut(numbers[i])
+                examples.note("cut", numbers[i], shown(pairs[i]))
+            source, target = source.cut(rule.max_tokens), target.cut(rule.max_tokens)
+        if rule.too_long == "split" and is_long.any():
+            pairs, numbers = self.split(pairs, numbers, is_long, tally)
+            source, target = self.tokenize(pairs)
+        is_short = rule.fit(source.lengths, target.lengths, tally)
+        for i in np.flatnonzero(~is_short):
+            examples.note("too_long", numbers[i], shown(pairs[i]))
         return source.select(is_short), target.select(is_short)
+
+    def tokenize(self, pairs: list[Example]) -> tuple[Ragged, Ragged]:
+        source = Ragged(*self.encoders[0]([with_task_prefix(pair.source, self.prefix) for pair in pairs]))
+        return source, Ragged(*self.encoders[-1]([pair.target for pair in pairs]))
+
+    def split(
+        self, pairs: list[Example], numbers: list[int], is_long: np.ndarray, tally: Tally
+    ) -> tuple[list[Example], list[int]]:
+        """Return the pairs with long ones divided into sentences where that is possible, and their numbers."""
+        parts: list[tuple[int, Example]] = []
+        for number, pair, too_long in zip(numbers, pairs, is_long.tolist()):
+            sentences = self.filter.shortened(pair) if too_long else []
+            if sentences:
+                tally.count_split(len(sentences))
+                tally.kept += len(sentences) - 1
+                tally.examples.note("split", number, shown(pair))
+            parts += [(number, part) for part in sentences or [pair]]
+        return [pair for _, pair in parts], [number for number, _ in parts]
+
+
+def numbering(source: PairSource) -> tuple[str, int]:
+    """Return what the examples of a tally are numbered by, lines or rows, and the number of the first pair."""
+    if isinstance(source.path, tuple):
+        return "line", 1
+    has_header = isinstance(source.columns[0], str) and not open_table(source.path, PAIRS).has_names
+    return "line" if has_lines(source) else "row", 1 + has_header

@@ -10,10 +10,9 @@ A blank line is not an error but an empty pair, which `Filter` drops and counts.
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
@@ -23,7 +22,10 @@ from clearformer.data.files.columns import header_of_pairs, pair_columns
 from clearformer.data.files.open import PAIRS, open_table, require_names
 from clearformer.data.files.table import Table
 from clearformer.data.files.xml_units import TranslationMemory
+from clearformer.data.sentence_ends import marked
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, json_value, non_empty, read_lines, require_file
+from clearformer.data.tally import Outcome, Tally, TooLong
 from clearformer.errors import DataError
 from clearformer.text.normalize import clean
 from clearformer.wording import count
@@ -39,7 +41,7 @@ class Example(NamedTuple):
     target: str
 
 
-class PairSource(Config):
+class PairSource(Source):
     """The path of sentence pairs, and how to read them: the arguments of `read_pairs` in a recipe."""
 
     path: Path | tuple[Path, Path] = Field(
@@ -123,45 +125,17 @@ def as_pair(source: object, target: object, columns: Columns, where: str) -> Exa
     return Example(clean(as_text(source, columns[0], where)), clean(as_text(target, columns[1], where)))
 
 
-Outcome = Literal["kept", "empty", "too_long", "unequal"]
-
-
-@dataclass
-class Tally:
-    """The number of pairs with each outcome of a `Filter`."""
-
-    kept: int = 0
-    empty: int = 0
-    too_long: int = 0
-    unequal: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.kept + self.empty + self.too_long + self.unequal
-
-    def count(self, outcome: Outcome) -> None:
-        setattr(self, outcome, getattr(self, outcome) + 1)
-
-    def add(self, other: "Tally") -> None:
-        """Add the counts of another part of the corpus."""
-        self.kept += other.kept
-        self.empty += other.empty
-        self.too_long += other.too_long
-        self.unequal += other.unequal
-
-    def describe(self) -> str:
-        """Describe the counts: "kept 28,873 of 29,000 pairs (12 empty, 3 too long, 112 of unequal length)"."""
-        dropped = f" ({self.empty:,} empty, {self.too_long:,} too long, {self.unequal:,} of unequal length)"
-        kept = f"kept {self.kept:,} of {count(self.total, 'pair')}"
-        return kept + dropped if self.kept < self.total else kept
-
-
 class Filter(Config):
     """Drops pairs with an empty side, a side that is too long, or sides of very unequal length."""
 
     max_chars: int = Field(2000, ge=1, description="maximum length of a side, in characters")
     max_tokens: int = Field(256, ge=1, description="maximum length of a side, in tokens without BOS and EOS")
     max_ratio: float = Field(9.0, ge=1, description="maximum ratio of the longer to the shorter side, in characters")
+    too_long: TooLong = Field(
+        "drop",
+        description="pairs with a side that is too long: `drop` them, `cut` their sides, or `split` them at sentences, "
+        "if both sides have equally many",
+    )
 
     def outcome(self, example: Example) -> Outcome:
         shorter, longer = sorted((len(example.source), len(example.target)))
@@ -178,11 +152,36 @@ class Filter(Config):
 
     def passing(self, examples: Iterable[Example], tally: Tally) -> Iterator[Example]:
         """Yield the pairs that pass, as `keep` does, but also of a part of a corpus, in which none may pass."""
+        number = tally.total
         for example in examples:
+            number += 1
             outcome = self.outcome(example)
-            tally.count(outcome)
             if outcome == "kept":
+                tally.kept += 1
+                tally.numbers.append(number)
                 yield example
+                continue
+            if outcome == "too_long" and self.too_long != "drop" and (parts := self.shortened(example)):
+                if self.too_long == "cut":
+                    tally.count_cut(number)
+                else:
+                    tally.count_split(len(parts))
+                tally.examples.note(self.too_long, number, shown(example))
+                tally.kept += len(parts)
+                for part in parts:
+                    tally.numbers.append(number)  # in step with the pairs: the caller may pause between two parts
+                    yield part
+                continue
+            tally.count(outcome)
+            tally.examples.note(outcome, number, shown(example))
+
+    def shortened(self, example: Example) -> list[Example]:
+        """Return a pair that is cut to `max_chars`, or its sentences, that pass; [] if none does."""
+        if self.too_long == "split":
+            parts = split_pair(example)
+        else:
+            parts = [Example(*(cut_text(side, self.max_chars) for side in example))]
+        return [part for part in parts if self.outcome(part) == "kept"]
 
     def require_any(self, tally: Tally) -> None:
         if tally.kept == 0:
@@ -200,3 +199,21 @@ class Filter(Config):
         tally.kept -= n_long
         tally.too_long += n_long
         return is_short
+
+
+def shown(example: Example) -> str:
+    """Return a pair as one text, for messages."""
+    return f"{example.source} → {example.target}"
+
+
+def cut_text(text: str, max_chars: int) -> str:
+    """Return the beginning of a text, whole words if it has spaces."""
+    if len(text) <= max_chars:
+        return text
+    return text[: max_chars + 1].rpartition(" ")[0].rstrip() or text[:max_chars]
+
+
+def split_pair(example: Example) -> list[Example]:
+    """Return the sentences of a pair, side by side; [] if there are not equally many, at least two, on both sides."""
+    sources, targets = (marked(side) for side in example)
+    return [Example(*pair) for pair in zip(sources, targets)] if 1 < len(sources) == len(targets) else []

@@ -17,9 +17,10 @@ from typing import IO
 
 from clearformer.checkpoint import write_json, write_text
 from clearformer.data.corpora import PairCorpora
-from clearformer.data.pair_blocks import RECORD, Fractions, PairEncoder, over_blocks, survey_block
-from clearformer.data.pairs import Example, Tally, read_pairs, with_task_prefix
+from clearformer.data.pair_blocks import RECORD, Fractions, PairEncoder, numbering, over_blocks, survey_block
+from clearformer.data.pairs import Example, read_pairs, with_task_prefix
 from clearformer.data.store import StoreWriter
+from clearformer.data.tally import Tally
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 from clearformer.text.tokenizer import SAMPLE
@@ -100,7 +101,7 @@ def learn_tokenizers(data: PairCorpora, text: TextConfig, survey: PairSurvey) ->
 
 
 def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: Fractions, folder: Path) -> list[str]:
-    """Make the second pass: write every split into `folder`. Returns one line of text per corpus: its pair counts."""
+    """Make the second pass: write every split into `folder`. Returns the counts of each corpus, with examples."""
     size, metadata = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
     tally, valid_tally, valid_text, test_text = Tally(), Tally(), list[Example](), list[Example]()
     with ExitStack() as stack:  # closed in reverse order: once train exists, everything does
@@ -124,8 +125,11 @@ def encode_pairs(data: PairCorpora, tokenizers: Sequence[Tokenizer], fractions: 
         write_json(folder / "valid.json", valid_text)
         write_test(data, test_text, folder)
     training = f"; {count(train.count, 'pair')} for training" if train.count < tally.kept else ""
-    reports = [] if data.valid is None else [f"valid: {valid_tally.describe()}"]
-    return [*reports, f"train: {tally.describe()}{training}"]
+    reports = [f"train: {tally.describe()}{training}", *tally.examples.lines(*numbering(data.source("train")))]
+    if data.valid is None:
+        return reports
+    examples = valid_tally.examples.lines(*numbering(data.source("valid")))
+    return [f"valid: {valid_tally.describe()}", *examples, *reports]
 
 
 def write_test(data: PairCorpora, held_out: list[Example], folder: Path) -> None:

@@ -1,11 +1,12 @@
 """Read recordings with transcripts, store their samples, and join recordings into longer ones, called strings.
 
-    RecordingSource(path="train.tsv")                     a table: a WAV file and its transcript in each row
+    RecordingSource(path="train.tsv")                     a table: a sound file and its transcript in each row
     RecordingSource(path="train.tsv", speaker=2)          the same, with the speaker in another column
-    RecordingSource(path="commands")                      a folder with one subfolder of WAV files per word
+    RecordingSource(path="commands")                      a folder with one subfolder of sound files per word
     RecordingSource(path="digits.tsv", join=(1, 7))       strings of 1 to 7 recordings of one speaker, drawn every epoch
 
-Paths in a table are relative to its folder. All file types of files/open.py are supported.
+Paths in a table are relative to its folder. All file types of files/open.py are supported, and all formats of sound
+files of audio.py.
 """
 
 from collections.abc import Generator, Sequence
@@ -17,15 +18,17 @@ import numpy as np
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from clearformer.config import Config
+from clearformer.data.audio import SUFFIXES
 from clearformer.data.batch import IGNORE, SoundBatch
 from clearformer.data.collate import spread
 from clearformer.data.files.columns import recording_columns
 from clearformer.data.files.open import is_table, open_table, require_names
 from clearformer.data.files.table import Table
 from clearformer.data.labels import Column, as_label
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty
 from clearformer.data.store import Ragged, Store, Writer, gather
+from clearformer.data.tally import Skipped
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -34,18 +37,18 @@ OPTION = "--set data.train.sound=NAME and --set data.train.text=NAME"
 
 
 class Recording(NamedTuple):
-    """A WAV file, its transcript and its speaker."""
+    """A sound file, its transcript and its speaker."""
 
     path: Path
     text: str
     speaker: str = ""
 
 
-class RecordingSource(Config):
+class RecordingSource(Source):
     """The path of recordings, and how they are joined into strings."""
 
     path: Path = Field(description="path of a data table (.tsv, .csv …), or of a folder with one subfolder per word")
-    sound: Column = Field(0, description="column of the WAV path, a number from 0 or a name")
+    sound: Column = Field(0, description="column of the path of the sound file, a number from 0 or a name")
     text: Column = Field(1, description="column of the transcript, a number from 0 or a name")
     speaker: Column | None = Field(
         None, description="column of the speaker, a number from 0 or a name; default: all recordings have one speaker"
@@ -68,20 +71,26 @@ class RecordingSource(Config):
         if self.join is None and (self.strings is not None or any(self.silence)):
             raise ValueError("`strings` and `silence` need joined recordings: set `join`, for example join = [1, 7]")
 
-    def read(self) -> Generator[Recording]:
-        """Stream the recordings in order, unopened. A wrong path raises at once, a bad row when it is reached."""
+    def read(self, skipped: Skipped | None = None) -> Generator[Recording]:
+        """Stream the recordings in order, unopened. A wrong path raises at once, a bad row when it is reached.
+
+        Blank rows are counted in `skipped`.
+        """
         if self.path.is_dir() and not is_table(self.path):
             return non_empty(self.path, self._read_folders(), "recording")
-        table = open_table(self.path, also=" with WAV paths and transcripts, or a folder with one subfolder per word")
+        table = open_table(
+            self.path, also=" with paths of sound files and transcripts, or a folder with one subfolder per word"
+        )
         columns = [self.sound, self.text, *([] if self.speaker is None else [self.speaker])]
         require_names(table, columns, OPTION)
-        return non_empty(self.path, self._read_table(table, columns), "recording")
+        return non_empty(self.path, self._read_table(table, columns, skipped or Skipped()), "recording")
 
-    def _read_table(self, table: Table, columns: Sequence[Column]) -> Generator[Recording]:
+    def _read_table(self, table: Table, columns: Sequence[Column], skipped: Skipped) -> Generator[Recording]:
         with closing(table.read(columns, OPTION)) as rows:
             for where, values in rows:
                 name, text = (as_text(value, column, where) for value, column in zip(values[:2], columns))
                 if not name.strip():
+                    skipped.add(where)
                     continue
                 path = self.path.parent / name
                 if not path.is_file():
@@ -93,12 +102,13 @@ class RecordingSource(Config):
                 yield Recording(path, clean(text), *(as_label(value, str(self.speaker), where) for value in values[2:]))
 
     def _read_folders(self) -> Generator[Recording]:
-        for path in sorted(self.path.glob("*/*.wav")):
-            yield Recording(path, clean(path.parent.name))
+        for path in sorted(self.path.glob("*/*")):
+            if path.suffix.lower() in SUFFIXES and path.is_file():
+                yield Recording(path, clean(path.parent.name))
 
 
 def named_recording_columns(path: Path) -> dict[str, Any]:
-    """Return the columns of the WAV path and the transcript if their names are well known, otherwise {}."""
+    """Return the columns of the path and the transcript if their names are well known, otherwise {}."""
     is_list = is_table(path) or (path.is_file() and file_type(path) == ".txt")
     return recording_columns(open_table(path).names()) if is_list else {}
 

@@ -6,7 +6,6 @@
 The format is the same as for running text (`DocumentStore`), with an EOS after each sentence.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -14,23 +13,12 @@ from typing import Literal
 
 import numpy as np
 
+from clearformer.data.sentence_ends import lines, marked
 from clearformer.data.store import DocumentStore, DocumentWriter, Ragged
 from clearformer.data.text import CHUNK, chunks
 from clearformer.text import Tokenizer
 
 Cut = Literal["line", "mark"]
-END = re.compile(r"(?<=[.!?…।])\s+|(?<=[.!?…।][\"'”’)\]])\s+|\s*\n\s*\n\s*")
-
-
-def lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line.strip()]
-
-
-def marked(text: str) -> list[str]:
-    """Split a text after . ! ? … and closing quotes or brackets, if a space follows; "Mr. Smith" is split, too."""
-    return [part for part in END.split(text) if part.strip()]
-
-
 CUTS: dict[Cut, Callable[[str], list[str]]] = {"line": lines, "mark": marked}
 
 

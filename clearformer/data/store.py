@@ -46,6 +46,11 @@ class Ragged(NamedTuple):
             return self
         return type(self)(self.flat[np.repeat(mask, self.lengths)], self.lengths[mask])
 
+    def cut(self, length: int) -> Self:
+        """Return the first `length` entries of each row."""
+        place = np.arange(len(self.flat)) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+        return type(self)(self.flat[place < length], np.minimum(self.lengths, length))
+
 
 class Store:
     """A store opened for reading. Data is read on access, and the operating system frees the memory when needed."""

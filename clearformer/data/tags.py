@@ -21,15 +21,16 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from clearformer.config import Config
 from clearformer.data.batch import IGNORE, EncoderBatch, is_labelled
 from clearformer.data.collate import spread
 from clearformer.data.files.columnar import is_dataset
 from clearformer.data.files.open import open_table
 from clearformer.data.files.table import Table
 from clearformer.data.labels import OPTIONS, Column, LabelRows, pad_rows
+from clearformer.data.source import Source
 from clearformer.data.sources import file_type, non_empty, read_lines, require_file
 from clearformer.data.store import Ragged
+from clearformer.data.tally import Skipped
 from clearformer.errors import DataError
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -51,7 +52,7 @@ class Tagged(NamedTuple):
         return (" ".join(self.words),)
 
 
-class TagSource(Config):
+class TagSource(Source):
     """The path of labelled words, and how to read them."""
 
     path: Path = Field(description="path of a .conll or .jsonl file, or of another data table with lists")
@@ -67,8 +68,11 @@ class TagSource(Config):
         """Whether the columns can be used for another file; they are always taken from the recipe."""
         return True
 
-    def read(self) -> Generator[Tagged]:
-        """Stream the sentences in order. A wrong path or file type raises at once, a bad row when it is reached."""
+    def read(self, skipped: Skipped | None = None) -> Generator[Tagged]:
+        """Stream the sentences in order. A wrong path or file type raises at once, a bad row when it is reached.
+
+        Rows without words are counted in `skipped`; in .conll files, blank lines only end sentences.
+        """
         suffix = file_type(self.path)
         if suffix != ".conll" and suffix not in LISTS and not is_dataset(self.path):
             require_file(self.path)
@@ -85,7 +89,8 @@ class TagSource(Config):
                 )
         if table is None:
             require_file(self.path)
-        return non_empty(self.path, self._read_conll() if table is None else self._read_table(table), "sentence")
+        rows = self._read_conll() if table is None else self._read_table(table, skipped or Skipped())
+        return non_empty(self.path, rows, "sentence")
 
     def _read_conll(self) -> Generator[Tagged]:
         width, words = 0, list[tuple[str, str]]()
@@ -114,7 +119,7 @@ class TagSource(Config):
             )
         return filled(cells[int(word)], "word", where), filled(cells[int(label)], "label", where)
 
-    def _read_table(self, table: Table) -> Generator[Tagged]:
+    def _read_table(self, table: Table, skipped: Skipped) -> Generator[Tagged]:
         named = next((name for name in LABELS if name in table.names()), LABELS[0])
         keys = str(self.words or "tokens"), str(self.labels or named)
         with closing(table.read(keys, OPTIONS)) as rows:
@@ -129,6 +134,8 @@ class TagSource(Config):
                 tagged = [(filled(word, "word", where), filled(label, "label", where)) for word, label in pairs]
                 if tagged:
                     yield sentence(tagged)
+                else:
+                    skipped.add(where)
 
 
 def sentence(pairs: Sequence[tuple[str, str]]) -> Tagged:
@@ -168,7 +175,9 @@ class TagRows(LabelRows):
     """
 
     @classmethod
-    def of(cls, examples: Sequence[Tagged], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int) -> Self:  # type: ignore[override]
+    def of(  # type: ignore[override]
+        cls, examples: Sequence[Tagged], classes: np.ndarray, tokenizer: Tokenizer, max_tokens: int, *_: object
+    ) -> Self:
         """Build the rows; `classes` (words,) lists the classes, or values, of the words of all sentences in order."""
         tokens, places = word_rows([example.words for example in examples], tokenizer, max_tokens)
         token_classes = np.full(len(tokens.flat), missing_label(classes), classes.dtype)

@@ -17,18 +17,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from clearformer.config import Config
 from clearformer.data.files.columns import text_column
 from clearformer.data.files.open import is_table, open_table, require_names
+from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty, read_lines_with_ends
 from clearformer.data.store import DocumentStore, DocumentWriter
+from clearformer.data.tally import Skipped
 from clearformer.text import Tokenizer
 
 OPTION = "--set data.train.column=NAME"
 CHUNK = 2**22  # characters tokenised at a time
 
 
-class TextSource(Config):
+class TextSource(Source):
     """The paths of documents, and how to read them."""
 
     path: Path | Annotated[tuple[Path, ...], Field(min_length=1)] = Field(
@@ -49,22 +50,25 @@ class TextSource(Config):
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         return self.documents != "file" or any(file_type(path) != ".txt" for path in paths)
 
-    def read(self) -> Generator[str]:
-        """Stream the documents in order. A wrong path or file type raises at once, a bad row when it is reached."""
+    def read(self, skipped: Skipped | None = None) -> Generator[str]:
+        """Stream the documents in order. A wrong path or file type raises at once, a bad row when it is reached.
+
+        Blank rows of tables are counted in `skipped`.
+        """
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         for path in paths:
             require_names(open_table(path), [self.column], OPTION)
-        return non_empty(paths[0], self._read(paths), "document")
+        return non_empty(paths[0], self._read(paths, skipped or Skipped()), "document")
 
-    def _read(self, paths: Iterable[Path]) -> Generator[str]:
+    def _read(self, paths: Iterable[Path], skipped: Skipped) -> Generator[str]:
         divide = {"file": whole, "paragraph": paragraphs, "line": single_lines}[self.documents]
         for path in paths:
-            with closing(read_texts(path, self.column)) as texts:
+            with closing(read_texts(path, self.column, skipped)) as texts:
                 for lines in texts:
                     yield from divide(line.replace("\r\n", "\n") for line in lines)
 
 
-def read_texts(path: Path, column: int | str) -> Generator[Iterator[str]]:
+def read_texts(path: Path, column: int | str, skipped: Skipped) -> Generator[Iterator[str]]:
     """Yield each text, a .txt file or a row of a table, as an iterator over its lines with line ends."""
     if file_type(path) == ".txt":
         with closing(read_lines_with_ends(path)) as lines:
@@ -72,7 +76,10 @@ def read_texts(path: Path, column: int | str) -> Generator[Iterator[str]]:
         return
     with closing(open_table(path).read([column], OPTION)) as rows:
         for where, (text,) in rows:
-            yield StringIO(as_text(text, column, where), newline="\n")
+            if as_text(text, column, where).strip():
+                yield StringIO(text, newline="\n")
+            else:
+                skipped.add(where)
 
 
 def named_text_column(paths: Iterable[Path]) -> str | None:

@@ -4,17 +4,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearformer.data.audio import read_sound
 from clearformer.data.batch import SoundBatch
 from clearformer.data.collate import cut
 from clearformer.data.recordings import pad_sounds
 from clearformer.data.sound import SoundConfig, SoundFrontend
-from clearformer.data.wav import read_sound
 from clearformer.generation.best_path import TimedToken, best_path
 from clearformer.handles.handle import Handle, renamed
 from clearformer.handles.inputs import File, one_or_many
@@ -55,9 +55,9 @@ class Transcriber(Handle):
         self.frontend = SoundFrontend(sound).eval()
 
     @one_or_many
-    def transcribe(self, sounds: Sequence[File]) -> list[Transcript]:
-        """Transcribe WAV files, or samples (N,) int16 at the model's sampling rate."""
-        samples = [sound if isinstance(sound, np.ndarray) else self.open(sound) for sound in sounds]
+    def transcribe(self, sounds: Sequence[File | tuple]) -> list[Transcript]:
+        """Transcribe sound files, or samples: an array at the model's sampling rate, or a tuple (samples, rate)."""
+        samples = [self.open(sound) for sound in sounds]
         lengths = np.array(list(map(len, samples)), "int64")
         order = np.argsort(lengths, kind="stable")
         transcripts: dict[int, Transcript] = {}
@@ -67,9 +67,9 @@ class Transcriber(Handle):
             transcripts |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
         return [transcripts[i] for i in range(len(samples))]
 
-    def open(self, sound: str | Path) -> np.ndarray:
-        """Return the samples of a WAV file, (N,) int16, at the model's sampling rate."""
-        return read_sound(Path(sound), self.sound.rate, self.sound.window_samples)
+    def open(self, sound: Any) -> np.ndarray:
+        """Return the samples of a sound (see `read_sound`), (N,) int16, at the model's sampling rate."""
+        return read_sound(sound, self.sound.rate, self.sound.window_samples)
 
     @torch.no_grad()
     def logits(self, batch: SoundBatch) -> tuple[Tensor, Tensor]:

@@ -113,6 +113,8 @@ class Given:
     flag: Flag
     splits: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    """For each split that is a Python object, what it is: "a list of 2,000 pairs". Its files are temporary."""
 
     @property
     def files(self) -> Any:
@@ -131,9 +133,9 @@ def one_or_two(text: str) -> str | tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 2 else text
 
 
-def one_or_more(text: str) -> list[str]:
-    """Parse one file name, or several separated by commas."""
-    return [text] if Path(text).exists() else text.split(",")
+def one_or_more(text: str) -> list[Path]:
+    """Parse one file name, or several separated by commas. They are paths, since a list of strings may be texts."""
+    return list(map(Path, [text] if Path(text).exists() else text.split(",")))
 
 
 def two_columns(text: str) -> tuple[int, int] | tuple[str, str]:
@@ -224,7 +226,7 @@ IMAGES = Flag(
 RECORDINGS = Flag(
     "recordings",
     "FILE",
-    "WAV files with transcripts: a .tsv or .csv file, or a folder with one subfolder per word.",
+    "Sound files with transcripts: a .tsv or .csv file, or a folder with one subfolder per word.",
     task="ctc",
     makes="a speech recogniser",
     example="train.tsv",

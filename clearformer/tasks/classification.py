@@ -4,7 +4,7 @@ LabelTask is the base class of this task and of the tagging task (tagging.py).
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,8 +17,9 @@ from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
 from clearformer.data.files.open import describe_columns
-from clearformer.data.labels import Labelled, LabelRows, label_value, named_columns, number_classes
+from clearformer.data.labels import Changed, Labelled, LabelRows, label_value, named_columns, number_classes
 from clearformer.data.tags import Tagged, is_tagged
+from clearformer.data.tally import Skipped, TooLong
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.labels import class_metrics, confident_errors, evaluation, regression_metrics
 from clearformer.handles.batching import read_rows
@@ -71,6 +72,7 @@ class LabelTask(ClassTask):
     def __init__(self, recipe: Tables, run: RunFolder) -> None:
         super().__init__(recipe, run)
         self.training_file: list[Any] | None = None
+        self.skipped = Skipped()
         self.splits: dict[str, RowBatches] = {}
 
     @classmethod
@@ -127,7 +129,8 @@ class LabelTask(ClassTask):
         """Read the examples of a split. The training file is read once, and cached until all splits are stored."""
         data = self.recipe.data
         if self.training_file is None:
-            self.training_file = list(data.source("train").read())
+            self.skipped = Skipped()
+            self.training_file = list(data.source("train").read(self.skipped))
         examples: list[Any] = data.read(split, self.recipe.train.seed, self.training_file)
         return examples
 
@@ -147,12 +150,27 @@ class LabelTask(ClassTask):
             if not examples:
                 raise DataError(f"the {split} split has no examples", f"add examples, or set data.{split}.path")
             labels = encode_labels(examples, self.classes, split)
-            rows = self.form.of(examples, labels, self.tokenizer, min(data.max_tokens or max_length, max_length))
+            limit, changed = min(data.max_tokens or max_length, max_length), Changed()
+            too_long: TooLong = getattr(data, "too_long", "cut") if split == "train" else "cut"
+            rows = self.form.of(examples, labels, self.tokenizer, limit, too_long, changed)
+            if not len(rows):
+                raise DataError(
+                    f"every training text has more than {count(limit, 'token')}, and data.too_long = {too_long}",
+                    'raise data.max_tokens, or set data.too_long = "cut"',
+                )
             rows.save(self.path(split))
             mean = round(rows.tokens.lengths.mean())
             console.print(f"{split}: {count(len(rows), 'text')}, {count(mean, 'token')} each on average")
+            self.print_lines(changed.describe(limit, too_long))
+        self.print_lines(self.skipped.describe())
         self.training_file = None
         self.print_balance()
+
+    @staticmethod
+    def print_lines(lines: Iterable[str]) -> None:
+        """Print lines that may contain the text of users."""
+        for line in lines:
+            console.print(line, markup=False)
 
     # --- in training
 

@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from clearformer.checkpoint import RunFolder, write_json
+from clearformer.data.audio import read_sound
 from clearformer.data.batch import SoundBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import SpeechCorpora
@@ -23,7 +24,7 @@ from clearformer.data.recordings import (
     named_recording_columns,
 )
 from clearformer.data.sound import SoundConfig
-from clearformer.data.wav import read_sound
+from clearformer.data.tally import Skipped
 from clearformer.errors import ConfigError, DataError
 from clearformer.evaluation.metrics.wer import speech_metrics
 from clearformer.generation.best_path import best_path
@@ -122,7 +123,10 @@ class SpeechTask(Task):
 
     @cached_property
     def training_recordings(self) -> list[Recording]:
-        recordings: list[Recording] = self.recipe.data.read("train")
+        skipped = Skipped()
+        recordings: list[Recording] = self.recipe.data.read("train", skipped)
+        for line in skipped.describe():
+            console.print(line, markup=False)
         return recordings
 
     def store(self) -> None:

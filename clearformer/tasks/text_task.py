@@ -23,6 +23,7 @@ from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
 from clearformer.data.files.open import describe_columns, is_table, open_table
 from clearformer.data.store import DocumentStore
+from clearformer.data.tally import Skipped
 from clearformer.data.text import named_text_column
 from clearformer.errors import DataError
 from clearformer.handles.text_encoder import TextEncoder
@@ -78,11 +79,14 @@ class TextTask(Task):
         data = self.recipe.data
         has_test = data.test is not None or data.held_out_test > 0
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):
-            stored = self.encode(data.read(split), self.path(split))
+            skipped = Skipped()
+            stored = self.encode(data.read(split, skipped), self.path(split))
             if len(stored.tokens) == 0:
                 raise DataError(f"the {split} split has no text", f"add more text, or set data.{split}.path")
             unknown = describe_unknown(stored, self.tokenizer)
             console.print(f"{split}: {count(len(stored.tokens), 'token')} in {count(len(stored), 'document')}{unknown}")
+        for line in skipped.describe():  # of the training data, which is read last
+            console.print(line, markup=False)
 
     @abstractmethod
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:

@@ -126,7 +126,7 @@ class TranslationTask(Task):
     def store(self) -> None:
         fractions = self.survey.fractions(self.recipe.data)
         for line in encode_pairs(self.recipe.data, self.tokenizers, fractions, self.run.data):
-            console.print(line)
+            console.print(line, markup=False)
 
     def split(self, name: str) -> PairBatches:
         train, target = self.recipe.train, self.tokenizers[1]

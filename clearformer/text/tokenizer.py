@@ -127,7 +127,11 @@ class Tokenizer:
         return ids, offsets
 
     def encode_with_specials(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_tokens: int | None = None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        max_tokens: int | None = None,
+        truncated: list[int] | None = None,
     ) -> tuple[Rows, Rows]:
         """Return the ids of each text a, or of each pair a and b, with special tokens, and the segment of each id.
 
@@ -136,7 +140,7 @@ class Tokenizer:
             default  BOS a EOS          BOS a EOS b EOS             if tokenizer.json defines none
 
         A row longer than `max_tokens` loses tokens from the ends of its texts, of the longer text first, but never its
-        special tokens.
+        special tokens; its index is appended to `truncated`.
         """
         n_specials = self._rust.num_special_tokens_to_add(pairs is not None)
         if max_tokens is not None and max_tokens <= n_specials:
@@ -146,11 +150,13 @@ class Tokenizer:
             )
         whole = map(encodable, texts)
         inputs = list(whole if pairs is None else zip(whole, map(encodable, pairs), strict=True))
-        rows = []
+        rows: list[tuple[list[int], ...]] = []
         for row in self._rust.encode_batch_fast(inputs):
             ids, segments, is_special = row.ids, row.type_ids, row.special_tokens_mask
             if max_tokens is not None and len(ids) > max_tokens:
                 cut(row.sequence_ids, max_tokens - n_specials, ids, segments, is_special)
+                if truncated is not None:
+                    truncated.append(len(rows))
             rows.append(self._ordinary(ids, segments, is_special=is_special))
         return [ids for ids, _ in rows], [segments for _, segments in rows]
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.objects.staging import staged
 from clearformer.data.sources import read_lines, require_file
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.evaluation.systems import DEFAULT, evaluate_systems
 from clearformer.loading.folder import task_of
 from clearformer.tasks import collect, data_names, examples, written
+from clearformer.tasks.given_objects import as_files
 from clearformer.tasks.task import Pretrained, Task
 from clearformer.text.normalize import clean
 from clearformer.verbs.load import open_packed
@@ -20,6 +22,7 @@ FOR_CLASSES = ("confusion", "errors", "calibrate")
 FILES = "output files are evaluated with --hypotheses out.txt --refs ref.txt"
 
 
+@staged()
 def evaluate(
     model: Name | None = None,
     pairs: Any = None,
@@ -29,7 +32,9 @@ def evaluate(
     device: str = "auto",
     **more: Any,
 ) -> dict[str, Any]:
-    """Return the metrics of a model on data of the kind that it was trained on. The entries are:
+    """Return the metrics of a model on data of the kind that it was trained on: a path, or an object as for `train`.
+
+    The entries are:
 
     pairs        bleu, chrf, signatures, sentences, translations; accepts refs, tokenize, lowercase, progress,
                  and the settings of [decode], such as beam=1
@@ -71,7 +76,7 @@ def evaluate(
             f"{model} is {task.handle(opened).kind}: it cannot be evaluated on --{given.flag.name}",
             f"clearformer evaluate --model {model} --{task.flag.name} {task.flag.example}",
         )
-    return task.evaluate(opened, given, **class_options(options, task, opened))
+    return task.evaluate(opened, as_files(given), **class_options(options, task, opened))
 
 
 def class_options(options: Mapping[str, Any], task: type[Task], model: Pretrained) -> dict[str, Any]:

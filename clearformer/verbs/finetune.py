@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError, suggest
 from clearformer.loading.folder import find, read_recipe
 from clearformer.loading.open import open_model, refuse_prefix
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples
+from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.tuning.methods import METHOD_NAMES, Method
 from clearformer.verbs.choices import Settings, all_settings
@@ -22,6 +24,7 @@ from clearformer.verbs.train import (
 )
 
 
+@staged()
 def finetune(
     model: Name,
     pairs: Any = None,
@@ -42,11 +45,11 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune a trained model with a lower learning rate, and return the report of the run, as `train` does.
 
-    The data keywords are the same as for `train`: pairs= for a translator, text= for a language model, labels= or
-    images= for a classifier, recordings= for a speech recogniser. The vocabulary of the model is used unchanged. The
-    method selects the weights to train: "full", "lora", "prefix" or "head". All but "full" save only these weights, so
-    the run needs `model` at inference. `settings`, `steps`, `epochs`, `lr`, `batch_size`, `seed`, `precision` and
-    `balance` are the same as for `train`.
+    The data keywords are the same as for `train`, and take paths or Python objects: pairs= for a translator, text= for
+    a language model, labels= or images= for a classifier, recordings= for a speech recogniser. The vocabulary of the
+    model is used unchanged. The method selects the weights to train: "full", "lora", "prefix" or "head". All but "full"
+    save only these weights, so the run needs `model` at inference. `settings`, `steps`, `epochs`, `lr`, `batch_size`,
+    `seed`, `precision` and `balance` are the same as for `train`.
     """
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
@@ -61,7 +64,7 @@ def finetune(
     if given is None:
         raise ConfigError("no data to fine-tune on", f"give {examples()}")
     task = TASKS.resolve(given.flag.task)
-    request = Request(task.sources(given), None, settings, device, Recipe.parse, method)
+    request = Request(sources_of(task, given), None, settings, device, Recipe.parse, method)
     chosen = task.plan_finetune(request, start, read_recipe(start))
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
+from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples, task_named, written
+from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.journal import console
 from clearformer.verbs.choices import Settings, all_settings
@@ -19,6 +21,7 @@ from clearformer.wording import count
 Name = str | Path
 
 
+@staged(keep=True)
 def plan(
     recipe: Name | None = None,
     *,
@@ -47,6 +50,7 @@ def plan(
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
 
 
+@staged()
 def train(
     recipe: Name | Recipe | None = None,
     *,
@@ -67,8 +71,11 @@ def train(
     """Train a model in the folder `out` (by default runs/<data>-<model>-<time>), and return the report.
 
     Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
-    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns of
-    the files. Data is one file, or a tuple of two files aligned line by line.
+    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns.
+
+    Data is one file, a tuple of two files aligned line by line, or a Python object: a list of tuples or dictionaries,
+    an iterator, a DataFrame (pandas, polars), a dictionary of columns, or a Dataset (datasets, torch). The run keeps a
+    copy of an object in its folder `given`.
 
     `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
     other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
@@ -111,7 +118,7 @@ def choose(
     if given is None:
         raise ConfigError("no data to train on", f"give a recipe, {examples()}")
     task = TASKS.resolve(given.flag.task)
-    return task.plan(Request(task.sources(given), model, settings, device, Recipe.parse))
+    return task.plan(Request(sources_of(task, given), model, settings, device, Recipe.parse))
 
 
 def describe_batch(recipe: Any, batch_size: int | None) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
@@ -53,14 +54,39 @@ def test_transcribe_answers_for_the_others_where_a_file_cannot_be_read(
     code, out, err = cli("transcribe", "-m", ear, *files)
     assert (code, out) == (1, cli("transcribe", "-m", ear, *sounds).out)
     text, none = (line for line in err.splitlines() if line.startswith("error: "))
-    assert "text.wav is not an uncompressed WAV file" in text
+    assert "text.wav is not a recording in a supported format" in text
     assert "none.wav does not exist" in none
     code, out, _ = cli("transcribe", "-m", ear, "--json", *files)
     assert (code, json.loads(out)["recordings"]) == (1, clearformer.transcribe(ear, sounds))
     code, out, _ = cli("transcribe", "-m", ear, "--json", tmp_path / "none.wav")
     assert (code, json.loads(out)) == (1, {"recordings": []})
-    with pytest.raises(DataError, match=r"text\.wav is not an uncompressed WAV"):
+    with pytest.raises(DataError, match=r"text\.wav is not a recording"):
         clearformer.transcribe(ear, files)
+
+
+def test_every_format_is_transcribed_evaluated_and_trained_on(cli, ear: Path, folder: Path, tmp_path: Path) -> None:
+    """FLAC keeps every sample, so transcripts stay the same; MP3 starts at 8 kHz, so it is resampled."""
+    soundfile = pytest.importorskip("soundfile")
+    rows = [line.split("\t") for line in (folder / "list-1.tsv").read_text().splitlines()[:24]]
+    for i, (name, word, _) in enumerate(rows):
+        samples, rate = soundfile.read(folder / name)
+        ending = ("flac", "wav", "ogg", "mp3")[i % 4]
+        if ending in ("ogg", "mp3"):
+            samples, rate = np.repeat(samples, 8), 8 * rate
+        (tmp_path / "words" / word).mkdir(parents=True, exist_ok=True)
+        path = tmp_path / "words" / word / f"{i}.{ending}"
+        soundfile.write(path, samples, rate, **({"subtype": "FLOAT"} if ending == "wav" else {}))
+    (tmp_path / "words" / "low" / "notes.txt").write_text("no recording")
+    files = sorted((tmp_path / "words").glob("*/*.*[!t]"))
+    assert len(files) == 24
+    expected = [path.parent.name for path in files]
+    assert cli("transcribe", "-m", ear, *files).out.splitlines() == expected
+    assert clearformer.evaluate(ear, recordings=tmp_path / "words", device="cpu")["wer"] == 0
+    sounds = [soundfile.read(path) for path in files]
+    assert [row["text"] for row in clearformer.transcribe(ear, sounds)] == expected
+    settings = ["train.steps=3", "train.validate_every=3", "model.d_model=8", "data.held_out=0.2"]
+    report = clearformer.train(recordings=tmp_path / "words", out=tmp_path / "run", settings=settings, device="cpu")
+    assert report["steps"] == 3
 
 
 def test_evaluate_says_error_rates(cli, ear: Path, folder: Path) -> None:
@@ -78,7 +104,7 @@ def test_mistakes_are_one_sentence(cli, ear: Path, run: Path, folder: Path, tmp_
     (tmp_path / "list.tsv").write_text("none.wav\tlow\n")
     cases = [
         (("transcribe", "-m", ear, tmp_path / "none.wav"), "none.wav does not exist"),
-        (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is not an uncompressed WAV file"),
+        (("transcribe", "-m", ear, tmp_path / "text.wav"), "text.wav is not a recording in a supported format"),
         (("transcribe", "-m", run, folder / "1-0.wav"), "is a translator: it cannot transcribe"),
         (("translate", "-m", ear, "x"), "is a speech recogniser: it cannot translate"),
         (("score", "-m", ear, "x"), "is a speech recogniser: it cannot score"),

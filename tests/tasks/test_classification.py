@@ -209,7 +209,7 @@ def test_a_training_file_is_read_once(reviews: Path, tmp_path: Path, monkeypatch
     """For all three splits, vocabulary and classes included."""
     asked = plan_labels(Request({"train": {"path": reviews}}, None, ["data.held_out_test=0.2"], "cpu", Recipe.parse))
     read, reads = LabelSource.read, list[Path]()
-    monkeypatch.setattr(LabelSource, "read", lambda source: reads.append(source.path) or read(source))
+    monkeypatch.setattr(LabelSource, "read", lambda source, *args: reads.append(source.path) or read(source, *args))
     task = fit.prepare(asked.recipe, RunFolder(tmp_path / "run"), World(), None, asked.survey)
     assert reads == [reviews]
     assert sum(len(task.split(name).rows) for name in ("train", "valid", "test")) == 500

@@ -10,7 +10,7 @@ import pytest
 
 import clearformer
 from clearformer import fit
-from clearformer.data.wav import read_sound
+from clearformer.data.audio import read_sound
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.transcriber import Transcriber
 from clearformer.handles.translator import Translator

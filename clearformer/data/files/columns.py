@@ -81,7 +81,7 @@ def text_column(names: Sequence[str]) -> str | None:
 
 
 def recording_columns(names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of the WAV path and of the transcript, as keys of [data.train]; {} if unknown."""
+    """Return the columns of the sound file and of the transcript, as keys of [data.train]; {} if unknown."""
     by_name = {name.strip().lower(): name for name in reversed(names)}
     sound, text = first_of(SOUNDS, by_name), first_of(TRANSCRIPTS, by_name)
     return {} if sound is None or text is None else {"sound": sound, "text": text}

@@ -16,6 +16,7 @@ from clearformer.data.files.json_rows import JsonArray, JsonLines
 from clearformer.data.files.table import Table
 from clearformer.data.files.workbook import Workbook
 from clearformer.data.files.xml_units import TranslationMemory, Xliff
+from clearformer.data.objects.staging import TITLES, titled
 from clearformer.data.sources import file_type, list_columns, require_file
 from clearformer.errors import DataError
 
@@ -64,8 +65,11 @@ def is_table(path: Path) -> bool:
 def require_names(table: Table, columns: Sequence[object], option: str) -> None:
     """Refuse numbers for columns that always have names."""
     if table.has_names and not all(isinstance(column, str) for column in columns):
+        is_object = table.path in TITLES
         raise DataError(
-            f"{table.path}: columns of {file_type(table.path)} files have names, not numbers",
+            f"{table.path}: the names of the columns are not recognised"
+            if is_object
+            else f"{table.path}: columns of {file_type(table.path)} files have names, not numbers",
             list_columns(table.names(), option),
         )
 
@@ -73,4 +77,4 @@ def require_names(table: Table, columns: Sequence[object], option: str) -> None:
 def describe_columns(path: Path, columns: Iterable[object]) -> str:
     """Describe the columns of a table that were chosen by their names, for the user to check."""
     names = [name for column in columns for name in (column if isinstance(column, tuple) else (column,))]
-    return open_table(path, PAIRS).describe(names)
+    return titled(open_table(path, PAIRS).describe(names))

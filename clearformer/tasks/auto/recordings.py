@@ -6,15 +6,15 @@ batch        enough frames for two of the longest recordings
 epochs       fewer for more recordings, with early stopping
 """
 
-import wave
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clearformer.data.audio import measure_audio
 from clearformer.data.recordings import Recording
 from clearformer.data.sources import evenly_spaced
-from clearformer.errors import ConfigError
+from clearformer.errors import ConfigError, DataError
 from clearformer.models.build import model_key, model_task
 from clearformer.tables import Tables
 from clearformer.tasks.auto.common import (
@@ -33,7 +33,7 @@ from clearformer.wording import count
 # columns: maximum number of recordings, epochs from scratch, epochs of fine-tuning
 EPOCHS: list[tuple[float, int, int]] = [(2_000, 40, 15), (20_000, 20, 6), (float("inf"), 8, 3)]
 HIGHEST = 16_000  # samples per second: speech has little above half this frequency
-HEADERS = 200  # WAV headers that are read to estimate lengths and sample rates
+HEADERS = 200  # headers that are read to estimate lengths and sample rates
 WORDS, REPEATED = 200, 5  # maximum distinct words, and minimum mean occurrences, for a vocabulary of words
 FRAMES = 4096  # frames per step, or twice the longest recording if that is more
 
@@ -103,7 +103,7 @@ def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan
 
 
 def survey_recordings(recordings: Sequence[Recording]) -> Survey:
-    """Estimate lengths and sample rates from some WAV headers, evenly spaced, and count words in all transcripts."""
+    """Estimate lengths and sample rates from some headers, evenly spaced, and count words in all transcripts."""
     if not recordings:
         raise ConfigError(
             "no recordings are left to train on",
@@ -112,16 +112,16 @@ def survey_recordings(recordings: Sequence[Recording]) -> Survey:
     lengths, rates = [], Counter[int]()
     for recording in evenly_spaced(recordings, HEADERS):
         try:
-            with wave.open(str(recording.path), "rb") as file:
-                rates[file.getframerate()] += 1
-                lengths.append(file.getnframes() / max(1, file.getframerate()))
-        except (wave.Error, EOFError, OSError):
+            seconds, rate = measure_audio(recording.path)
+        except DataError:
             continue  # `store` reports unreadable files
+        rates[rate] += 1
+        lengths.append(seconds)
     words = Counter(word for recording in recordings for word in recording.text.split())
     mean = sum(lengths) / max(1, len(lengths))
     has_few_words = len(words) <= WORDS and words.total() >= REPEATED * len(words)
-    rate = rates.most_common(1)[0][0] if rates else HIGHEST
-    return Survey(len(recordings), mean * len(recordings), max(lengths, default=1.0), rate, has_few_words)
+    usual = rates.most_common(1)[0][0] if rates else HIGHEST
+    return Survey(len(recordings), mean * len(recordings), max(lengths, default=1.0), usual, has_few_words)
 
 
 def describe(survey: Survey) -> str:

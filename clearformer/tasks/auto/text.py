@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearformer.data.corpora import TextCorpora
-from clearformer.errors import ConfigError
+from clearformer.errors import ConfigError, DataError
 from clearformer.models.build import model_key, preset_name, presets
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
@@ -242,4 +242,7 @@ def inherited_tables(request: Request, start: Path, old: Tables) -> dict[str, An
 
 def count_characters(recipe: Tables) -> int:
     """Count the characters of the training text."""
-    return sum(map(len, recipe.data.read("train")))
+    n_chars = sum(map(len, recipe.data.read("train")))
+    if n_chars == 0:
+        raise DataError("no text is left to train on", "add text, or lower data.held_out and data.held_out_test")
+    return n_chars
