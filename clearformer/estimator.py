@@ -8,7 +8,7 @@ classifier works in scikit-learn's pipelines, searches and cross-validation; sci
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from inspect import signature
 from pathlib import Path
 from shutil import rmtree
@@ -28,6 +28,7 @@ from clearformer.recipe import Recipe
 from clearformer.text.normalize import clean
 from clearformer.training.journal import silenced
 from clearformer.tuning.methods import Method
+from clearformer.verbs.choices import Settings
 from clearformer.verbs.finetune import finetune
 from clearformer.verbs.load import load_as
 from clearformer.verbs.train import train
@@ -42,10 +43,11 @@ class TextClassifier:
 
     base                  a model to fine-tune by `method`: "full", "lora", "prefix" or "head"; None: train from scratch
     model                 the architecture or preset to train from scratch, such as "textcnn"
-    steps, lr, seed       optimiser steps, learning rate, and the seed of all random draws
+    steps, epochs         how long to train, as steps or as passes over the data
+    lr, batch_size, seed  learning rate, tokens per step, and the seed of all random draws
     balance               whether the examples of rare classes have more weight
     validation_fraction   the part of each class that selects the best checkpoint instead of being trained on
-    settings              further settings, such as ["train.tokens=512"]
+    settings              further settings, such as {"model.dropout": 0.1} or ["model.dropout=0.1"]
     out                   the run folder; None uses a temporary one
     verbose               whether to print the plan and show the progress of training
 
@@ -62,18 +64,21 @@ class TextClassifier:
         method: Method = "full",
         model: str | None = None,
         steps: int | None = None,
+        epochs: float | None = None,
         lr: float | None = None,
+        batch_size: int | None = None,
         seed: int = 0,
         balance: bool = False,
         validation_fraction: float = 0.1,
-        settings: Sequence[str] = (),
+        settings: Settings = (),
         out: str | Path | None = None,
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
         # scikit-learn copies an estimator by its arguments, which must be stored unchanged: `fit` checks them.
         self.base, self.method, self.model = base, method, model
-        self.steps, self.lr, self.seed, self.balance = steps, lr, seed, balance
+        self.steps, self.epochs, self.lr, self.batch_size = steps, epochs, lr, batch_size
+        self.seed, self.balance = seed, balance
         self.validation_fraction, self.settings = validation_fraction, settings
         self.out, self.device, self.verbose = out, device, verbose
 
@@ -98,16 +103,14 @@ class TextClassifier:
 
     def train(self, files: "Files", folder: Path) -> dict[str, Any]:
         """Train in the run folder, and return the report."""
-        chosen = {"train.seed": self.seed, "train.steps": self.steps, "optim.lr": self.lr}
-        settings = [f"{key}={value}" for key, value in chosen.items() if value is not None]
-        options: dict[str, Any] = {"labels": files.train, "valid": files.valid, "out": folder, "device": self.device}
-        options |= {"text_columns": "text", "label_column": "label", "balance": self.balance}
-        options |= {"settings": [*settings, *self.settings]}
+        short = ("steps", "epochs", "lr", "batch_size", "seed", "balance", "settings", "device")
+        options = {name: getattr(self, name) for name in short}
+        options |= {"labels": files.train, "valid": files.valid, "text_columns": "text", "label_column": "label"}
         if self.base is None:
-            return train(model=self.model, **options)
+            return train(model=self.model, out=folder, **options)
         if self.model is not None:
             raise ConfigError("`base` and `model` cannot be combined", "omit `model`: the base has an architecture")
-        return finetune(self.base, method=self.method, **options)
+        return finetune(self.base, method=self.method, out=folder, **options)
 
     def open(self, folder: Path) -> None:
         """Load the model of a run folder."""

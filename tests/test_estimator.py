@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 import clearformer
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.estimator import TextClassifier, as_texts, class_names, held_out, write_examples
+from clearformer.recipe import Recipe
 
 GOOD, BAD, ABOUT = ("good", "great", "fine", "nice"), ("bad", "awful", "poor", "dull"), ("dogs", "cats", "love", "war")
 TEXTS = [f"a {word} film about {topic}" for words in (GOOD, BAD) for word in words for topic in ABOUT]
@@ -128,6 +129,17 @@ def test_parameters_are_read_and_changed(fitted: TextClassifier) -> None:
         classifier.set_params(step=3)
     with pytest.raises(ConfigError, match="not fitted yet\nhint: call fit"):
         classifier.predict(TEXTS)
+
+
+def test_choices_and_settings_reach_the_recipe(tmp_path: Path) -> None:
+    """Searches give NumPy numbers, which TOML does not know."""
+    choices: dict[str, Any] = {"steps": np.int64(3), "lr": np.float64(0.25), "batch_size": 512, "seed": np.int64(7)}
+    TextClassifier(**choices, settings={"model.dropout": 0.125}, out=tmp_path / "run").fit(TEXTS, LABELS)
+    recipe = Recipe.read(tmp_path / "run" / "recipe.toml")
+    assert (recipe.train.steps, recipe.optim.lr, recipe.train.tokens, recipe.train.seed) == (3, 0.25, 512, 7)
+    assert recipe.model.dropout == 0.125
+    with pytest.raises(ConfigError, match="cannot be combined"):
+        TextClassifier(steps=3, epochs=2).fit(TEXTS, LABELS)
 
 
 def test_scikit_learn_is_not_needed() -> None:
