@@ -130,8 +130,14 @@ def keep_given(recipe: Recipe, run: RunFolder, world: World) -> Recipe:
         old = source.path[0] if isinstance(source.path, tuple) else source.path
         copy = run.given / split / old.name
         if not is_same(old, copy) and world.is_first:
-            shutil.rmtree(copy.parent, ignore_errors=True)
-            shutil.copytree(old.parent, copy.parent)
+            try:
+                shutil.rmtree(copy.parent, ignore_errors=True)
+                shutil.copytree(old.parent, copy.parent)
+            except OSError as error:
+                raise MachineError(
+                    f"{source.given} cannot be copied to {copy.parent} ({str(error).partition(chr(10))[0]:.200})",
+                    "free some space, or choose another --out",
+                ) from None
         path = copy if data.root == Path() else copy.resolve()
         data = data.changed(**{split: getattr(data, split).changed(path=path)})
     return recipe if data is recipe.data else recipe.with_tables(data=data)

@@ -9,12 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from clearformer.checkpoint import FULL
 from clearformer.data.files.compressed import ENDINGS
 from clearformer.data.files.open import PAIRS
 from clearformer.data.objects.rows import Rows, describe, open_rows
 from clearformer.data.objects.staging import TITLES, new_folder
 from clearformer.data.objects.write import KINDS, write_object
-from clearformer.errors import ConfigError, DataError
+from clearformer.errors import ConfigError, DataError, MachineError
 from clearformer.tasks import Given
 from clearformer.tasks.task import Task
 
@@ -29,7 +30,15 @@ def as_files(given: Given) -> Given:
         if is_path(value, keyword):
             continue
         argument = keyword if split == "train" else split
-        written = write_object(as_rows(value, keyword, argument), keyword, new_folder())
+        folder = new_folder()
+        try:
+            written = write_object(as_rows(value, keyword, argument), keyword, folder)
+        except OSError as error:
+            if error.errno not in FULL:  # raised by an iterator of the user
+                raise
+            raise MachineError(
+                f"{argument}= cannot be stored in {folder}: the disk is full", "free some space, or set TMPDIR"
+            ) from None
         TITLES[written.path] = written.title
         splits[split], titles[split] = written.path, written.title
         options = {name: with_names(column, written.names, name) for name, column in options.items()}

@@ -1,5 +1,6 @@
 """Python objects instead of paths: the same run as with a file, which can be resumed, evaluated and trained again."""
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import torch
 
 import clearformer
 from clearformer.data.pairs import read_pairs
-from clearformer.errors import ClearformerError, ConfigError, DataError
+from clearformer.errors import ClearformerError, ConfigError, DataError, MachineError
 from clearformer.tasks import collect
 from clearformer.tasks.given_objects import as_files
 
@@ -142,6 +143,21 @@ def test_numbers_choose_columns_of_tuples_and_mixtures_are_refused(tmp_path: Pat
 def test_unusable_objects_are_one_sentence(data: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ClearformerError, match=rf"{message}.*\nhint: "):
         clearformer.train(**data, out=tmp_path / "run", device="cpu")
+
+
+def test_a_full_disk_is_one_sentence_and_errors_of_an_iterator_are_its_own(tmp_path: Path, monkeypatch) -> None:
+    def rows(error: Exception) -> Iterator[tuple[str, str]]:
+        yield from PAIRS
+        raise error
+
+    with pytest.raises(MachineError, match=r"pairs= cannot be stored in .*: the disk is full\nhint: "):
+        clearformer.train(pairs=rows(OSError(errno.ENOSPC, "No space left on device")), out=tmp_path / "run")
+    for error in (FileNotFoundError(errno.ENOENT, "none"), KeyError("x")):
+        with pytest.raises(type(error)):
+            clearformer.train(pairs=rows(error), out=tmp_path / "run")
+    monkeypatch.setattr(shutil, "copytree", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+    with pytest.raises(MachineError, match=r"a list of 240 pairs cannot be copied to .*No space left.*\nhint: "):
+        clearformer.train(pairs=PAIRS, out=tmp_path / "run", settings=TINY, device="cpu")
 
 
 class Reviews(torch.utils.data.Dataset):
