@@ -6,6 +6,7 @@ pydantic's report into a hint and one sentence that names the file, the table an
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args, get_origin
 
@@ -109,7 +110,8 @@ def suggest_key(key: str, known: Collection[str], where: str) -> str:
         settings = [setting for setting in settings if not setting.startswith("model.")]
         if "base" in known and names and not settings:
             return did_you_mean([f"base.{names[0]}"])
-    if settings and not any(name in known for name in names):
+    is_slip = bool(get_close_matches(key, known, cutoff=0.85))  # such as `seed` for `seeds`
+    if settings and not is_slip and not any(name in known for name in names):
         return did_you_mean(settings[:1])
     return suggest(key, known, names)
 
