@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-fast test-portable lint clean
+.PHONY: demo test test-fast test-slow test-portable lint clean
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,11 @@ demo: $(BIN)/clearformer
 	$(BIN)/clearformer demo
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+# Trainings, compilers, exporters and a notebook: about as long again.
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto -m slow
 
 test-fast: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu and not data'
