@@ -24,7 +24,7 @@ from clearformer.generation.sampling import repetition, sampler
 from clearformer.generation.static import Recorder, StaticDecoder, modules
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.backends import FusedCore, innermost
-from clearformer.layers.embeddings import Unembedding, make_room
+from clearformer.layers.embeddings import Unembedding
 
 Engine = Literal["auto", "torch", "compiled"]
 Steps = Generator[tuple[Tensor, Tensor], Tensor | None, list[list[Hypothesis]]]
@@ -87,9 +87,8 @@ class Decoder:
         if self.engine != "auto" or not can_record(self.model):
             return None
         if self.static is None:
-            head = getattr(self.model, "unembedding", None)
-            if isinstance(head, Unembedding) and head.weight.dtype in (torch.float16, torch.bfloat16):
-                make_room(head.weight)
+            if isinstance(head := getattr(self.model, "unembedding", None), Unembedding):
+                head.align()
             self.static = StaticDecoder(self.model, Recorder())
         return self.static
 

@@ -12,7 +12,7 @@ part in one more step, whose output is discarded.
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -215,7 +215,7 @@ class StaticDecoder:
         size = Size(up(n), width, n_tokens, n_source, is_encoded=hasattr(self.model, "encoder"))
         table = self.table(size, eos, config, is_beam)
         table.begin(source, mask, first, limits, prompts)
-        looks, places = deque[Look](), list[tuple[Table, dict[int, int]]]()
+        looks, finished = deque[Look](), dict[Table, dict[int, int]]()
         while table.sentences:
             table.advance(rngs)
             if is_watched:
@@ -228,12 +228,12 @@ class StaticDecoder:
             done: dict[int, int] = {}
             while len(looks) > (0 if is_last or is_watched else self.lag):
                 done |= table.release(looks.popleft())
-            places.append((table, done))
+            finished.setdefault(table, {}).update(done)
             if (done or is_last) and table.sentences:
                 table, before = self.fitting(table, eos, config, is_beam), table
                 if table is not before:
                     looks.clear()
-        return read_results(places, n)
+        return read_results(finished, n)
 
     def can_hold(self, source: Tensor) -> bool:
         """Whether the model has enough positions for the width of a table for this source, (B, S)."""
@@ -295,16 +295,13 @@ class StaticDecoder:
             self.prepare = Recorder()
 
 
-def read_results(places: Sequence[tuple[Table, dict[int, int]]], n: int) -> list[list[Hypothesis]]:
-    """Read the hypotheses of all n sentences; places has tables, and rows of them with the index of their sentence.
+def read_results(finished: Mapping[Table, Mapping[int, int]], n: int) -> list[list[Hypothesis]]:
+    """Read the hypotheses of all n sentences; for each table, `finished` has rows and the index of their sentence.
 
     They are read at the end, because reading waits for the device, which would then wait for the host.
     """
-    by_table: dict[int, tuple[Table, dict[int, int]]] = {}
-    for table, rows in places:
-        by_table.setdefault(id(table), (table, {}))[1].update(rows)
     results: list[list[Hypothesis]] = [[] for _ in range(n)]
-    for table, rows in by_table.values():
+    for table, rows in finished.items():
         at = torch.tensor(list(rows), dtype=torch.long, device=table.rows.device)
         for sentence, hypotheses in zip(rows.values(), table.policy.results(at)):
             results[sentence] = hypotheses

@@ -20,7 +20,7 @@ from clearformer.handles.handle import Handle
 from clearformer.handles.inputs import one_or_many
 from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
-from clearformer.text.tokenizer import TextStream
+from clearformer.text.stream import TextStream
 from clearformer.wording import count
 
 PLAIN = DecodeConfig(beam=1)

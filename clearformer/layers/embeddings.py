@@ -54,6 +54,11 @@ class Unembedding(nn.Linear):
             return aligned_linear(hidden, self.weight, self.bias)
         return super().forward(hidden)
 
+    def align(self) -> None:
+        """Prepare for inference in 16 bits on CUDA: give the weight the room that `aligned_linear` reads."""
+        if self.out_features % 8 and self.weight.element_size() == 2:
+            make_room(self.weight)
+
 
 def aligned_linear(x: Tensor, weight: Tensor, bias: Tensor | None, multiple: int = 64) -> Tensor:
     """Compute F.linear as a slice of a product with a multiple of 64 outputs.
@@ -62,7 +67,7 @@ def aligned_linear(x: Tensor, weight: Tensor, bias: Tensor | None, multiple: int
     would take a slower kernel than with 50,304, and its product in a decoding step of 64 texts five times as long.
     """
     n = -len(weight) % multiple
-    if has_room(weight, multiple) and not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() and has_room(weight, multiple):  # in this order: a compiler cannot ask for storage
         padded = weight.as_strided((len(weight) + n, weight.size(1)), weight.stride())
     else:
         padded = F.pad(weight, (0, 0, 0, n))

@@ -68,3 +68,9 @@ class ShortAttention(torch.autograd.Function):
         ds = torch._softmax_backward_data(dp, pattern, -1, pattern.dtype).mul_(ctx.scale)
         gradients = torch.bmm(ds, k), torch.bmm(ds.mT, q), dv
         return *(x.unflatten(0, rows) for x in gradients), None, None
+
+
+def empty_heads(x: Tensor, width: int) -> Tensor:
+    """Return an uninitialised (B, H, T, width) for x (B, H, T, K), in which the heads of a position are adjacent."""
+    B, H, T, _ = x.shape
+    return x.new_empty(B, T, H, width).transpose(1, 2)

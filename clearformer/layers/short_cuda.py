@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.layers.short_attention import empty_heads
+
 MAX_POSITIONS = 64  # with more, torch's kernels are as fast
 MAX_FEATURES = 128  # of a head
 
@@ -63,20 +65,14 @@ def backward(
 
 @forward.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
-    return like(q, v.size(3))
+    return empty_heads(q, v.size(3))
 
 
 @backward.register_fake
 def _(
     dz: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return like(q, q.size(3)), like(k, k.size(3)), like(v, v.size(3))
-
-
-def like(x: Tensor, width: int) -> Tensor:
-    """Return an uninitialised tensor in the layout of the kernels' results, with the rows of x (B, H, T, K)."""
-    B, H, T, _ = x.shape
-    return x.new_empty(B, T, H, width).transpose(1, 2)
+    return empty_heads(q, q.size(3)), empty_heads(k, k.size(3)), empty_heads(v, v.size(3))
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

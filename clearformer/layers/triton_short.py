@@ -7,13 +7,15 @@ One program has all queries and keys of a row and head in its registers. The bac
 forward pass stores nothing but Z. A flash kernel divides queries and keys into blocks of 64 or 128, and computes with
 mostly empty blocks if sentences have 10 words.
 
-`attend` and `attend_backward` are the launchers; short_attention.py makes them differentiable.
+`attend` and `attend_backward` are the launchers; short_cuda.py makes them differentiable.
 """
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from clearformer.layers.short_attention import empty_heads
 
 Sizes = dict[str, int]
 
@@ -23,8 +25,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
 
     mask, broadcastable to (B, H, T, S), is added to the scores. A query that may attend to no key gets zeros.
     """
-    (B, H, T, _), N = q.shape, v.size(3)
-    z = empty(B, H, T, N, q)
+    (B, H, T, _) = q.shape
+    z = empty_heads(q, v.size(3))
     added, strides = broadcast(mask, q, k)
     _attend[(B, H)](
         q, k, v, added, z, scale, T, k.size(2), H // k.size(1),
@@ -39,7 +41,7 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the gradients of q, k and v from dz (B, H, T, N)."""
     dz = dz if dz.stride(3) == 1 else dz.contiguous()
-    dq, dk, dv = (empty(x.size(0), x.size(1), x.size(2), x.size(3), x) for x in (q, k, v))
+    dq, dk, dv = (empty_heads(x, x.size(3)) for x in (q, k, v))
     added, strides = broadcast(mask, q, k)
     _attend_backward[(q.size(0), k.size(1))](
         q, k, v, added, dz, dq, dk, dv, scale, q.size(2), k.size(2), q.size(1) // k.size(1),
@@ -48,11 +50,6 @@ def attend_backward(
         HAS_MASK=mask is not None, IS_CAUSAL=is_causal, EXACT=q.dtype == torch.float32, **sizes(q, k, v),
     )  # fmt: skip
     return dq, dk, dv
-
-
-def empty(B: int, H: int, T: int, N: int, like: Tensor) -> Tensor:
-    """Return an uninitialised tensor (B, H, T, N) in which the heads of a position are neighbours."""
-    return like.new_empty(B, T, H, N).transpose(1, 2)
 
 
 def broadcast(mask: Tensor | None, q: Tensor, k: Tensor) -> tuple[Tensor, tuple[int, ...]]:

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Self
 
 import tokenizers
 from tokenizers import processors
-from tokenizers.decoders import DecodeStream
 
 from clearformer.errors import TokenizerError, suggest
 from clearformer.text.config import SPECIALS, TextConfig
 from clearformer.text.normalize import clean, encodable
 from clearformer.text.published import build_from
 from clearformer.text.roles import settle, side_file_roles, usual_roles
+from clearformer.text.stream import CONTEXT, TextStream, continued, joins
 from clearformer.text.tokenizers import TOKENIZERS
 from clearformer.wording import count
 
@@ -35,8 +35,6 @@ BYTE_OF = {chr(byte): byte for byte in PRINTABLE} | {
 """GPT-2's mapping of characters to bytes: printable bytes stand for themselves, the others start at U+0100."""
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 SAMPLE = 1_000_000  # number of lines that are all used for training; later lines are sampled, see `thin`
-CONTEXT = 8  # tokens before a text that decide how it begins
-JOINING = {"ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"}  # decoders that revise no earlier text
 UPPER_BOUND_KINDS = ("char", "word")  # the text determines the size of the vocabulary; `vocab_size` is only a maximum
 
 
@@ -247,17 +245,10 @@ class Tokenizer:
 
         A few ids before a text decide whether it begins with a space.
         """
-        if not self._joins:
-            return [None] * len(ids)
         contexts = [[token for token in row if token not in self._reserved][-CONTEXT:] for row in before]
-        wholes = [[*context, *row] for context, row in zip(contexts, ids)]
-        texts = self.decode([*contexts, *wholes])
-        return [
-            whole[len(head) :] if whole.startswith(head) and "\ufffd" not in whole else None
-            for head, whole in zip(texts[: len(ids)], texts[len(ids) :])
-        ]
+        return continued(self.decode, contexts, ids) if self._joins else [None] * len(ids)
 
-    def stream(self) -> "TextStream":
+    def stream(self) -> TextStream:
         """Return a decoder for ids that arrive one by one, as from a model that generates text."""
         return TextStream(self._rust)
 
@@ -365,28 +356,6 @@ def truncated_lengths(a: int, b: int, budget: int) -> tuple[int, int]:
         return a, b
     short = min(a, b, budget // 2)
     return (budget - short, short) if a > b else (short, budget - short)
-
-
-def joins(decoder: Mapping[str, Any] | None) -> bool:
-    """Whether the text of ids is the beginning of the text of these ids and more; without a decoder, it is."""
-    parts = [] if decoder is None else decoder.get("decoders", [decoder])
-    return all(part.get("type") in JOINING for part in parts)
-
-
-class TextStream:
-    """Decodes ids one by one.
-
-        stream.step(id)  ->  the new text, or None while a character lacks some of its bytes
-
-    The steps join to the decoded text, except that wordpiece cannot remove a space afterwards: "don", " '", " t".
-    """
-
-    def __init__(self, rust: tokenizers.Tokenizer) -> None:
-        self._rust, self._stream = rust, DecodeStream(skip_special_tokens=True)
-
-    def step(self, token_id: int) -> str | None:
-        text: str | None = self._stream.step(self._rust, token_id)
-        return text
 
 
 def train_tokenizer(

@@ -95,3 +95,18 @@ def test_a_head_with_room_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None
         torch.testing.assert_close(aligned_linear(x, head.weight, None), F.linear(x, before))
     head(x).sum().backward()  # the weight can still be trained
     assert head.weight.grad is not None
+
+
+def test_only_heads_that_need_it_are_aligned() -> None:
+    for vocab, dtype, is_moved in ((67, torch.bfloat16, True), (67, torch.float32, False), (72, torch.bfloat16, False)):
+        head = Unembedding(5, vocab).to(dtype)
+        before = head.weight.data_ptr()
+        head.align()
+        assert (head.weight.data_ptr() != before) is is_moved
+
+
+def test_training_with_an_aligned_head_compiles_to_one_graph() -> None:
+    weight = torch.randn(67, 5, requires_grad=True)
+    compiled = torch.compile(aligned_linear, backend="aot_eager", fullgraph=True)  # which refuses a second graph
+    x = torch.randn(2, 5)
+    torch.testing.assert_close(compiled(x, weight, None), F.linear(x, weight))
