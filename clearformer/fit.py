@@ -200,8 +200,7 @@ def allows_recording(recipe: Tables, device: torch.device, world: World) -> bool
 
 def allows_compiling(recipe: Tables, device: torch.device) -> bool:
     """Whether train.compile = auto may compile the model: also with recomputation, and in several processes."""
-    is_plain = recipe.train.deterministic or not recipe.optim.has_fused_kernel
-    return device.type == "cuda" and not is_plain
+    return device.type == "cuda" and recipe.optim.has_fused_kernel
 
 
 def how_to_run(
@@ -220,7 +219,8 @@ def how_to_run(
     if not (is_suitable and allows_compiling(task.recipe, device)):
         return "off", False
     n_tokens = min(train.steps * train.tokens * train.accumulation, train.max_tokens or sys.maxsize)
-    how = "graph" if train.max_seconds is not None else choose(model, n_tokens, task.shapes)
+    is_uncompiled = train.max_seconds is not None or train.deterministic  # compiled kernels may differ between runs
+    how = "graph" if is_uncompiled else choose(model, n_tokens, task.shapes)
     if not can_record:  # the blocks are compiled, but not the chunks of head and loss
         how = "off" if how == "graph" else "blocks"
     compiling = {"blocks": "compiles the blocks of the model and ", "whole": "compiles the model and "}.get(how, "")

@@ -11,6 +11,7 @@ from clearformer.data.batch import Batch
 from clearformer.data.buckets import N_SHAPES
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
+from clearformer.training import graphs
 from clearformer.training.distributed import World
 from clearformer.training.graphs import MAX_GRAPHS
 from clearformer.training.loop import TrainConfig, Trainer
@@ -94,9 +95,14 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def test_a_resumed_run_is_bit_equal(deterministic: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("max_graphs", [2, 16])
+def test_a_resumed_run_is_bit_equal(
+    deterministic: None, precision: str, max_graphs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """24 steps at once, and 14 and 10: after resuming, shapes are plain once more before they are recorded."""
-    whole, first, second = (trainer(tmp_path, "graph", "float32") for _ in range(3))
+    monkeypatch.setattr(graphs, "MAX_GRAPHS", max_graphs)
+    whole, first, second = (trainer(tmp_path, "graph", precision) for _ in range(3))
     losses(whole, 24)
     losses(first, 14)
     first.save()

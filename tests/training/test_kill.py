@@ -141,9 +141,11 @@ def test_killed_at_every_kind_of_moment(folder, peace):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_killed_on_a_cuda_device(folder):
-    """With train.deterministic; bfloat16 products and dropout as ever."""
+    """With train.deterministic; steps are recorded as CUDA graphs, with bfloat16 products and dropout."""
     settled = ["--set", "train.deterministic=true", "--set", "train.steps=200", "--set", "model.dropout=0.1"]
-    assert wait([start(folder, "peace-cuda", *settled, device="cuda")]) == [0]
+    process = start(folder, "peace-cuda", *settled, device="cuda")
+    assert "records its steps as CUDA graphs" in process.communicate(timeout=120)[1]
+    assert process.returncode == 0
     out = folder / "killed-cuda"
     moments = [lambda: some_time_into_training(out, 0.7), lambda: appears(out, ".last.safetensors.*")]
     killed = [kill_when(moment(), start(folder, "killed-cuda", *settled, device="cuda")) for moment in moments]
