@@ -49,12 +49,20 @@ def pattern(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, scal
     bias broadcastable to (B, H, T, S). Returns (B, H, T, S). A query that may attend to no key gets a row of zeros
     rather than NaN, since padded rows are common.
     """
+    return normalise(match(q, k, bias, scale), mask)
+
+
+def match(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """Return the scores q k' · scale + bias, (B, H, T, S), which the softmax turns into a pattern."""
     k = repeat_heads(k, q.size(1))
     # Scores in float32 at least: in float16 a sum of K = 128 products can exceed 65504 and become infinite.
     exact = torch.promote_types(q.dtype, torch.float32)
-    scores = q.to(exact) @ k.mT.to(exact) * scale  # (B, H, T, S)
-    if bias is not None:
-        scores = scores + bias
+    scores = q.to(exact) @ k.mT.to(exact) * scale
+    return scores if bias is None else scores + bias
+
+
+def normalise(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the softmax of scores (B, H, T, S) over the keys that the mask allows."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
     # The lowest finite number, not −∞: in a row without any allowed key, −∞ would turn the gradient into NaN.

@@ -22,16 +22,27 @@ from torch import Tensor, nn
 class Cell:
     """A cell with N state vectors and G gates: state (N, …, D), x (…, G·D), W (G·D, D) -> state (N, …, D).
 
-    b (G·D,) is a second bias, which only torch's cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m.
+    b (G·D,) is a second bias, which only torch's cells have. lerp(m, m̃, u) = u ⊙ m̃ + (1 − u) ⊙ m. A step has two
+    parts: `gates` computes the gates and the candidate, and `move` the next state from them.
     """
 
-    n_gates: ClassVar[int] = 1
+    gate_names: ClassVar[tuple[str, ...]] = ("candidate",)
     n_states: ClassVar[int] = 1
     kernel: ClassVar[Any] = None  # torch's fused module for the same equation, if there is one
 
+    @classmethod
+    def step(cls, x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        return cls.move(state, *cls.gates(x, state, W, b))
+
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the gates and the candidate in the order of `gate_names`, each as a state vector or (…, D)."""
         raise NotImplementedError
+
+    @classmethod
+    def move(cls, state: Tensor, *gates: Tensor) -> Tensor:
+        """Return the next state (N, …, D); by default, it is the candidate."""
+        return gates[0]
 
     @staticmethod
     def read(state: Tensor) -> Tensor:
@@ -45,8 +56,8 @@ class RNN(Cell):
     kernel = nn.RNN
 
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        return torch.tanh(x + F.linear(state, W, b))
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+        return (torch.tanh(x + F.linear(state, W, b)),)
 
 
 class NotesRNN(Cell):
@@ -56,8 +67,8 @@ class NotesRNN(Cell):
     """
 
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        return x + F.linear(torch.tanh(state), W)
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+        return (x + F.linear(torch.tanh(state), W),)
 
     @staticmethod
     def read(state: Tensor) -> Tensor:
@@ -70,24 +81,33 @@ class SimpleGRU(Cell):
     Where u is 0, the memory is unchanged, and so is its gradient.
     """
 
-    n_gates = 2
+    gate_names = ("update", "candidate")
 
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
         update, candidate = (x + F.linear(state, W)).chunk(2, dim=-1)
-        return torch.lerp(state, torch.tanh(candidate), torch.sigmoid(update))
+        return torch.sigmoid(update), torch.tanh(candidate)
+
+    @classmethod
+    def move(cls, state: Tensor, *gates: Tensor) -> Tensor:
+        update, candidate = gates
+        return torch.lerp(state, candidate, update)
 
 
 class NotesGRU(Cell):
     """r = σ(x_r + W_r m),  u = σ(x_u + W_u m),  m̃ = tanh(x_c + W_c (r ⊙ m)),  m' = u ⊙ m̃ + (1 − u) ⊙ m"""
 
-    n_gates = 3
+    gate_names = ("relevant", "update", "candidate")
 
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
         D = state.size(-1)
         relevant, update = torch.sigmoid(x[..., : 2 * D] + F.linear(state, W[: 2 * D])).chunk(2, dim=-1)
-        candidate = torch.tanh(x[..., 2 * D :] + F.linear(relevant * state, W[2 * D :]))
+        return relevant, update, torch.tanh(x[..., 2 * D :] + F.linear(relevant * state, W[2 * D :]))
+
+    @classmethod
+    def move(cls, state: Tensor, *gates: Tensor) -> Tensor:
+        _, update, candidate = gates
         return torch.lerp(state, candidate, update)
 
 
@@ -97,15 +117,20 @@ class GRU(Cell):
     z corresponds to 1 − u in the course notes.
     """
 
-    n_gates = 3
+    gate_names = ("reset", "keep", "candidate")
     kernel = nn.GRU
 
     @staticmethod
-    def step(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
         D = state.size(-1)
         past = F.linear(state, W, b)
         reset, keep = torch.sigmoid(x[..., : 2 * D] + past[..., : 2 * D]).chunk(2, dim=-1)
-        return torch.lerp(torch.tanh(x[..., 2 * D :] + reset * past[..., 2 * D :]), state, keep)
+        return reset, keep, torch.tanh(x[..., 2 * D :] + reset * past[..., 2 * D :])
+
+    @classmethod
+    def move(cls, state: Tensor, *gates: Tensor) -> Tensor:
+        _, keep, candidate = gates
+        return torch.lerp(candidate, state, keep)
 
 
 class LSTM(Cell):
@@ -114,16 +139,20 @@ class LSTM(Cell):
     The state is (h, m). Each gate has its own rows of x and W, in torch's order: u (torch's input gate), f, m̃, o.
     """
 
-    n_gates = 4
+    gate_names = ("update", "forget", "candidate", "output")
     n_states = 2
     kernel: ClassVar[Any] = nn.LSTM
 
+    @staticmethod
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+        update, forget, candidate, output = (x + F.linear(state[0], W, b)).chunk(4, dim=-1)
+        return torch.sigmoid(update), torch.sigmoid(forget), torch.tanh(candidate), torch.sigmoid(output)
+
     @classmethod
-    def step(cls, x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        h, m = state
-        update, forget, candidate, output = (x + F.linear(h, W, b)).chunk(4, dim=-1)
-        m = torch.sigmoid(update) * torch.tanh(candidate) + torch.sigmoid(forget) * m
-        return torch.stack([torch.sigmoid(output) * cls.squash(m), m])
+    def move(cls, state: Tensor, *gates: Tensor) -> Tensor:
+        update, forget, candidate, output = gates
+        m = update * candidate + forget * state[1]
+        return torch.stack([output * cls.squash(m), m])
 
     @staticmethod
     def squash(m: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Unrolled(nn.Module):
         settings: dict[str, Any] = {"batch_first": True, "bidirectional": bidirectional, "dropout": self.dropout}
         kernel = self.cell.kernel
         self.weights: Any = (
-            Weights(self.cell.n_gates, d_input, d_hidden, n_layers, self.directions)
+            Weights(len(self.cell.gate_names), d_input, d_hidden, n_layers, self.directions)
             if kernel is None
             else kernel(d_input, d_hidden, n_layers, **settings)
         )
@@ -152,8 +152,8 @@ class Step(nn.Module):
     def __init__(self, cell: str, d_hidden: int) -> None:
         super().__init__()
         self.cell = CELLS[cell]
-        self.weight_hh = uniform(self.cell.n_gates * d_hidden, d_hidden, d_hidden=d_hidden)
-        self.bias_hh = uniform(self.cell.n_gates * d_hidden, d_hidden=d_hidden) if self.cell.kernel else None
+        self.weight_hh = uniform(len(self.cell.gate_names) * d_hidden, d_hidden, d_hidden=d_hidden)
+        self.bias_hh = uniform(len(self.cell.gate_names) * d_hidden, d_hidden=d_hidden) if self.cell.kernel else None
 
     def forward(self, x: Tensor, state: Tensor) -> Tensor:
         return self.cell.step(x, state, self.weight_hh, self.bias_hh)

@@ -159,8 +159,8 @@ class Decoder(nn.Module):
         attends = config.attention == "additive"
         self.attn: Any = AdditiveAttention(D, 2 * D, config.d_align or D) if attends else FixedContext()
         self.recur = Step(config.cell, D)
-        self.words = nn.Linear(config.d_embedding, self.recur.cell.n_gates * D)  # W
-        self.context = nn.Linear(2 * D, self.recur.cell.n_gates * D, bias=False)  # C
+        self.words = nn.Linear(config.d_embedding, len(self.recur.cell.gate_names) * D)  # W
+        self.context = nn.Linear(2 * D, len(self.recur.cell.gate_names) * D, bias=False)  # C
 
     def forward(
         self, x: Tensor, state: Tensor, keys: Tensor | None, memory: Tensor, mask: Tensor | None

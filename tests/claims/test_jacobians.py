@@ -57,7 +57,8 @@ def test_tanh_only_contracts() -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_product_is_the_derivative_of_the_whole_way(cell: str) -> None:
     kind, T, d = CELLS[cell], 5, 3
-    W, x, start = random(kind.n_gates * K, K), random(B, T, kind.n_gates * K), random(kind.n_states, B, K)
+    n = len(kind.gate_names)
+    W, x, start = random(n * K, K), random(B, T, n * K), random(kind.n_states, B, K)
 
     def step(x: Tensor, state: Tensor) -> Tensor:
         return kind.step(x, state, W, None)

@@ -64,7 +64,7 @@ def test_lstm(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["gru-simple", "gru-notes"])
 def test_a_closed_gate_keeps_the_memory_and_its_gradient(cell: str) -> None:
     """What the notes praise: with u → 0, ∂m'/∂m → 1, however long the sentence."""
-    n = CELLS[cell].n_gates
+    n = len(CELLS[cell].gate_names)
     x = torch.zeros(1, n).double()
     x[0, n - 2] = -40.0  # the update gate stands before the candidate
     memory = torch.full((1, 1, 1), 0.37, dtype=torch.float64, requires_grad=True)

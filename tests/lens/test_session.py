@@ -1,0 +1,324 @@
+"""What a Lens sees and changes: on every model, in decoding, with LoRA and prefixes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clearformer.errors import ConfigError
+from clearformer.generation.decode import DecodeConfig
+from clearformer.generation.engine import Decoder, finished
+from clearformer.layers.attention import MultiHeadAttention, PlainCore, pattern
+from clearformer.layers.backends import innermost
+from clearformer.layers.cells import CELLS
+from clearformer.layers.recurrent import Unrolled, recurrent
+from clearformer.lens.patches import add, mean_heads, replace, scale, zero_heads, zero_units
+from clearformer.lens.points import points
+from clearformer.lens.session import Lens
+from clearformer.models import MODELS
+from clearformer.models.rnn import RNN, RNNConfig
+from clearformer.tuning.adapters import add_lora
+from clearformer.tuning.lora import LoraConfig
+from clearformer.tuning.prefix import PrefixConfig, add_prefix
+
+from ..models.test_contract import batch_for, build
+
+every_model = pytest.mark.parametrize("name", MODELS.names())
+WITH_ATTENTION = ("transformer", "gpt", "bert", "classifier", "t5", "vit", "speech-transformer")
+
+
+def ready(name: str) -> tuple[Any, Any]:
+    model = build(name).eval()
+    return model, batch_for(model)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two outputs of a model are equal, bit by bit."""
+    return a.equal(b) if isinstance(a, Tensor) else all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def is_clean(model: nn.Module) -> bool:
+    return all(
+        not module._forward_hooks and not module._forward_pre_hooks and "run" not in vars(module)
+        for module in model.modules()
+    )
+
+
+@every_model
+@torch.no_grad()
+def test_reading_everything_changes_no_bit_and_leaves_nothing_behind(name: str) -> None:
+    model, batch = ready(name)
+    cores = [module.core for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    before = model(batch)
+    with Lens(model, keep=["*"]) as look:
+        during = model(batch)
+    assert same(before, during)
+    assert len(list(look)) > 5
+    assert is_clean(model)
+    assert cores == [module.core for module in model.modules() if isinstance(module, MultiHeadAttention)]
+
+
+@pytest.mark.parametrize("name", WITH_ATTENTION)
+@torch.no_grad()
+def test_patterns_beside_the_fused_kernel_are_those_of_the_equation(name: str) -> None:
+    """All heads and some; float32 keeps both within 1e-6 of the pattern of a model that computes by the equation."""
+    model, batch = ready(name)
+    names = [name for name in points(model) if name.endswith(".pattern")]
+    with Lens(model, keep=[*names, *(f"{name.removesuffix('pattern')}scores[3,1]" for name in names)]) as look:
+        model(batch)
+    seen: dict[str, Tensor] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            module.core = Explicit(seen, path)
+    model(batch)
+    assert len(names) == len(seen) > 0
+    for each in names:
+        assert (look[each] - seen[each]).abs().max() <= 1e-6
+        scores = look[f"{each.removesuffix('pattern')}scores"]
+        assert scores.shape == (*seen[each][:, [1, 3]].shape,)
+
+
+class Explicit(PlainCore):
+    def __init__(self, seen: dict[str, Tensor], path: str) -> None:
+        self.seen, self.path = seen, path
+
+    def __call__(self, q: Any, k: Any, v: Any, mask: Any, bias: Any, scale: Any, dropout: Any) -> Tensor:
+        self.seen[f"{self.path}.pattern"] = pattern(q, k, mask, bias, scale)
+        return super().__call__(q, k, v, mask, bias, scale, dropout)
+
+
+@torch.no_grad()
+def test_names_of_a_decoder_block() -> None:
+    model, batch = ready("transformer")
+    keep = [f"decoder.blocks.1.{leaf}" for leaf in ("resid_pre", "attn_out", "resid_mid", "cross_out", "resid_cross")]
+    keep += ["decoder.blocks.1.mlp_out", "decoder.blocks.1.resid_post", "decoder.blocks.2.resid_pre"]
+    with Lens(model, keep=[*keep, "decoder.blocks.1.*.z", "decoder.blocks.1.mlp.hidden"]) as look:
+        model(batch)
+    pre, attn, mid, cross, crossed, mlp, post, following = (look[name] for name in keep)
+    torch.testing.assert_close(pre + attn, mid)
+    torch.testing.assert_close(mid + cross, crossed)
+    torch.testing.assert_close(crossed + mlp, post)
+    assert following.equal(post)
+    block = model.decoder.blocks[1]
+    torch.testing.assert_close(block.mlp.down(look["decoder.blocks.1.mlp.hidden"]), mlp)
+    torch.testing.assert_close(block.cross.out(look["decoder.blocks.1.cross.z"].transpose(1, 2).flatten(2)), cross)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "t5", "vit"])
+@torch.no_grad()
+def test_switching_a_head_off_equals_zero_columns_of_the_output_matrix(name: str) -> None:
+    model, batch = ready(name)
+    path, layer = [(p, m) for p, m in model.named_modules() if isinstance(m, MultiHeadAttention)][-1]
+    before = model(batch)
+    with Lens(model, put={f"{path}.z": zero_heads(1, 3)}):
+        ablated = model(batch)
+    for head in (1, 3):
+        layer.out.weight[:, head * layer.d_value : (head + 1) * layer.d_value] = 0
+    torch.testing.assert_close(ablated, model(batch))
+    assert not ablated.equal(before)
+
+
+@every_model
+@torch.no_grad()
+def test_everything_of_another_run_gives_its_output(name: str) -> None:
+    model, batch = ready(name)
+    other = type(batch)(**{key: moved(key, value) for key, value in vars(batch).items()})
+    inner = {n for n, point in points(model).items() if point.place in ("input", "output", "second")}
+    with Lens(model, keep=inner) as look:
+        expected = model(other)
+    put = {each: in_turn(look.kept[each]) for each in look}
+    assert not same(model(batch), expected)
+    with Lens(model, put=put):
+        assert same(model(batch), expected)
+
+
+def moved(key: str, value: Any) -> Any:
+    if key in ("source", "tokens", "target"):
+        return (value + 1) % 20 + 3
+    return value * 0.5 + 0.1 if key in ("pixels", "sounds") else value
+
+
+def in_turn(values: list[Tensor]) -> Any:
+    rest = iter(values)
+    return lambda value, name: next(rest)
+
+
+@torch.no_grad()
+def test_a_frozen_pattern_and_changed_scores() -> None:
+    model, batch = ready("gpt")
+    name = "decoder.blocks.1.attn.pattern"
+    with Lens(model, keep=[name, "*.z"]) as look:
+        before = model(batch)
+    with Lens(model, put={name: replace(look[name])}):
+        torch.testing.assert_close(model(batch), before)
+    uniform = torch.full_like(look[name], 1 / look[name].size(-1))
+    with Lens(model, keep=["decoder.blocks.1.attn.*"], put={name: replace(uniform)}) as changed:
+        assert not model(batch).equal(before)
+    torch.testing.assert_close(
+        changed["decoder.blocks.1.attn.z"],
+        changed["decoder.blocks.1.attn.v"].mean(2, keepdim=True).expand_as(changed["decoder.blocks.1.attn.z"]),
+    )
+    with Lens(model, put={"decoder.blocks.1.attn.scores": scale(1.0)}):
+        torch.testing.assert_close(model(batch), before)
+
+
+@torch.no_grad()
+def test_only_the_layer_whose_scores_are_changed_leaves_the_fused_kernel() -> None:
+    model, batch = ready("gpt")
+    cores = [innermost(block.attn.core) for block in model.decoder.blocks]
+    with Lens(model, put={"decoder.blocks.1.attn.scores": scale(2.0)}):
+        now = [block.attn.core for block in model.decoder.blocks]
+        model(batch)
+    assert [core is other for core, other in zip(cores, now)] == [True, False, True]
+
+
+@torch.no_grad()
+def test_steering_replacing_and_units() -> None:
+    model, batch = ready("gpt")
+    vector = torch.arange(10.0)
+    with Lens(model, keep=["decoder.blocks.0.resid_post"]) as look:
+        model(batch)
+    plain = look["decoder.blocks.0.resid_post"]
+    with Lens(model, keep=["*.0.resid_post"], put={"decoder.blocks.0.resid_post": add(vector, at=[2])}) as look:
+        model(batch)
+    expected = plain.clone()
+    expected[:, 2] += vector
+    torch.testing.assert_close(look["decoder.blocks.0.resid_post"], expected)
+    with Lens(model, keep=["*.0.mlp.hidden"], put={"decoder.blocks.0.mlp.hidden": zero_units(5, 7)}) as look:
+        model(batch)
+    hidden = look["decoder.blocks.0.mlp.hidden"]
+    assert hidden[..., [5, 7]].eq(0).all()
+    assert hidden[..., [4, 6]].ne(0).any()
+
+
+@torch.no_grad()
+def test_a_head_replaced_by_its_mean_says_the_same_everywhere() -> None:
+    model, batch = ready("gpt")
+    with Lens(model, keep=["*.1.attn.z"]) as look:
+        model(batch)
+    z = look["decoder.blocks.1.attn.z"]
+    with Lens(model, keep=["*.1.attn.z"], put={"*.1.attn.z": mean_heads(z, 2)}) as look:
+        model(batch)
+    after = look["decoder.blocks.1.attn.z"]
+    torch.testing.assert_close(after[:, 2], z[:, 2].mean((0, 1)).expand_as(after[:, 2]))
+    assert after[:, 1].equal(z[:, 1])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("is_bidirectional", [False, True])
+@torch.no_grad()
+def test_states_and_gates_of_recurrent_layers(cell: str, is_bidirectional: bool) -> None:
+    """The states are the outputs of the layer, with rows of different lengths."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"layers": recurrent(cell, 5, 7, 2, is_bidirectional)})
+    module: Any = net["layers"]
+    x, lengths = torch.randn(3, 11, 5), torch.tensor([11, 4, 7])
+    with Lens(net, keep=["*"]) as look:
+        y, _ = module(x, None, lengths)
+    last = look["layers.l1.h"]
+    read = torch.tanh(last) if cell == "rnn-notes" else last
+    real = (torch.arange(11) < lengths[:, None])[:, :, None]
+    torch.testing.assert_close((read * real), y[..., :7])
+    for gate in CELLS[cell].gate_names:
+        assert look[f"layers.l0.{gate}"].shape == (3, 11, 7)
+        if gate != "candidate":
+            assert look[f"layers.l0.{gate}"].min() > 0
+            assert look[f"layers.l0.{gate}"].max() < 1
+    assert (f"layers.l0_reverse.{CELLS[cell].gate_names[0]}" in look) is is_bidirectional
+
+
+@torch.no_grad()
+def test_a_gate_that_is_closed_keeps_the_memory() -> None:
+    torch.manual_seed(0)
+    model = RNN(RNNConfig(vocab=23, n_layers=1, d_model=7, cell="gru-simple", dropout=0)).eval()
+    assert isinstance(model.layers, Unrolled)
+    batch = batch_for(model)
+    with Lens(model, keep=["layers.*"], put={"layers.l0.update": scale(0.0)}) as look:
+        model(batch)
+    assert look["layers.l0.h"].eq(0).all()
+    lstm = RNN(RNNConfig(vocab=23, n_layers=1, d_model=7, cell="lstm", dropout=0)).eval()  # by torch's kernel
+    with Lens(lstm, keep=["layers.*"], put={"layers.l0.output": scale(0.0)}) as look:
+        lstm(batch)
+    assert look["layers.l0.h"].eq(0).all()
+    assert look["layers.l0.m"].ne(0).all()
+    assert look["layers.out"].eq(0).all()
+
+
+@torch.no_grad()
+def test_decoding_is_seen_step_by_step_and_can_be_steered() -> None:
+    model, batch = ready("transformer")
+    decode = DecodeConfig(beam=2, min_length=5)
+    first, limits = torch.full((2,), 1), torch.full((2,), 5)
+
+    def translate() -> Any:
+        return finished(Decoder(model).decode(batch.source, batch.source_mask, first, 2, limits, decode, 1))
+
+    before = translate()
+    with Lens(model, keep=["decoder.blocks.0.cross.pattern[0]", "unembedding.out"]) as look:
+        assert [row[0].tokens for row in translate()] == [row[0].tokens for row in before]
+    assert len(look["decoder.blocks.0.cross.pattern"]) == 5
+    for step in look["decoder.blocks.0.cross.pattern"]:
+        torch.testing.assert_close(step.sum(-1), torch.ones(step.shape[:-1]))
+    favoured = torch.zeros(23)
+    favoured[17] = 1e4
+    with Lens(model, put={"unembedding.out": add(favoured)}):
+        assert all(set(row[0].tokens) == {17} for row in translate())
+
+
+@torch.no_grad()
+def test_a_prefix_shows_its_share_and_lora_is_seen() -> None:
+    model, batch = ready("gpt")
+    add_prefix(model, PrefixConfig(length=3))
+    with Lens(model, keep=["*.pattern"]) as look:
+        model(batch)
+    assert look["decoder.blocks.0.attn.pattern"].shape[-1] == 3 + batch.tokens.size(1)
+    torch.testing.assert_close(look["decoder.blocks.0.attn.pattern"].sum(-1), torch.ones(2, 5, 5))
+    model, batch = ready("gpt")
+    add_lora(model, LoraConfig(rank=2))
+    before = model.eval()(batch)
+    with Lens(model, keep=["*"]) as look:
+        assert model(batch).equal(before)
+    assert "decoder.blocks.0.attn.q" in look
+
+
+def test_gradients_flow_to_what_is_kept() -> None:
+    model, batch = ready("gpt")
+    with Lens(model, keep=["decoder.blocks.0.resid_post"]) as look:
+        loss = model(batch).logsumexp(-1).sum()
+    (gradient,) = torch.autograd.grad(loss, look["decoder.blocks.0.resid_post"])
+    assert gradient.abs().sum() > 0
+
+
+def test_mistakes_are_explained_and_nothing_stays_behind() -> None:
+    model, batch = ready("gpt")
+    with pytest.raises(ConfigError, match=r"no activation is called `decoder\.blocks\.1\.attn\.patern`") as caught:
+        Lens(model, keep=["decoder.blocks.1.attn.patern"])
+    assert "decoder.blocks.1.attn.pattern" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="does not choose heads"):
+        Lens(model, keep=["decoder.blocks.1.attn.pattern[a]"])
+    with pytest.raises(ConfigError, match=r"decoder\.blocks\.1\.mlp_out has no heads"):
+        Lens(model, keep=["decoder.blocks.1.mlp_out[0]"])
+    with pytest.raises(ConfigError, match=r"attn\.z has no head 5") as caught, Lens(model, put={"*.z": zero_heads(5)}):
+        model(batch)
+    assert caught.value.hint == "choose from 0 to 4"
+    with pytest.raises(ConfigError, match="its patch"), Lens(model, put={"*.z": lambda value, name: value[:1]}):
+        model(batch)
+    with Lens(model, keep=["*.z"]) as look:
+        pass
+    with pytest.raises(ConfigError, match="was kept but did not occur"):
+        look["decoder.blocks.0.attn.z"]
+    assert is_clean(model)
+
+
+@torch.no_grad()
+def test_the_documented_example() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lens.md").read_text(encoding="utf-8")
+    code = page.split("```python")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    steps = names["look"]["decoder.blocks.2.cross.pattern"]
+    assert len(steps) > 3
+    assert {step.size(1) for step in steps} == {1}
+    assert names["look"]["encoder.blocks.1.resid_post"].dim() == 3
