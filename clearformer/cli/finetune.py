@@ -9,6 +9,7 @@ from clearformer.cli.options import (
     Balance,
     BatchSize,
     Epochs,
+    Exportable,
     Json,
     Out,
     Rate,
@@ -43,6 +44,7 @@ def finetune(
     precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
+    exportable: Exportable = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
     device: RunDevice = "auto",
     out: Out = None,
@@ -70,7 +72,13 @@ def finetune(
     from clearformer.verbs import finetune as verb
 
     chosen_method: Any = method
-    options: dict[str, Any] = {"settings": settings, "balance": balance, "resume": resume, "device": device}
+    options: dict[str, Any] = {
+        "settings": settings,
+        "balance": balance,
+        "exportable": exportable,
+        "resume": resume,
+        "device": device,
+    }
     options |= {"steps": steps, "epochs": epochs, "lr": lr}
     options |= {"batch_size": batch_size, "seed": seed, "precision": precision}
     report = verb.finetune(model, method=chosen_method, out=out, **options, **ctx.obj)

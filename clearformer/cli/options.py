@@ -85,6 +85,14 @@ Balance = Annotated[
         rich_help_panel="Model and settings",
     ),
 ]
+Exportable = Annotated[
+    bool,
+    typer.Option(
+        "--exportable",
+        help="Choose a form of the model that Hugging Face has, where the usual one has no counterpart.",
+        rich_help_panel="Model and settings",
+    ),
+]
 Beam = Annotated[
     int | None,
     typer.Option(

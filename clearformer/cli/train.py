@@ -11,6 +11,7 @@ from clearformer.cli.options import (
     Balance,
     BatchSize,
     Epochs,
+    Exportable,
     Json,
     Out,
     Rate,
@@ -49,6 +50,7 @@ def train(
     precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
+    exportable: Exportable = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and write nothing.", rich_help_panel="Run")
@@ -80,7 +82,7 @@ def train(
 
     from clearformer.verbs import train as verb
 
-    options: dict[str, Any] = {"settings": settings, "balance": balance, "device": device}
+    options: dict[str, Any] = {"settings": settings, "balance": balance, "exportable": exportable, "device": device}
     options |= {"steps": steps, "epochs": epochs, "lr": lr}
     options |= {"batch_size": batch_size, "seed": seed, "precision": precision}
     if dry_run:

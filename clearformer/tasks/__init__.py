@@ -236,7 +236,10 @@ SPLITS = {
     "valid": "Validation data, in the format of the training data.",
     "test": "Test data, for the evaluation at the end.",
 }
-RUN_NAMES = ("steps", "epochs", "lr", "batch_size", "seed", "precision", "device", "model", "out", "resume", "balance")
+RUN_NAMES = (
+    *("steps", "epochs", "lr", "batch_size", "seed", "precision", "device", "model", "out", "resume"),
+    *("balance", "exportable"),
+)
 """The keywords of `train` and `finetune` that are no data."""
 SPLIT_DEFAULTS = {"valid": "held out from the training data", "test": "none"}
 

@@ -54,6 +54,8 @@ class Request:
     device: str
     parse: Callable[[Mapping[str, Any], str], Tables]
     method: Method = "full"
+    exportable: bool = False
+    """Whether Hugging Face's transformers must have a class that computes the same function."""
 
     def recipe(self, table: Mapping[str, Any]) -> Tables:
         """Apply the settings and validate the tables."""

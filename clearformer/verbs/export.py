@@ -62,7 +62,7 @@ def export_text_model(opened: Pretrained, out: Path) -> str:
             "train with one vocabulary for both languages: --set text.shared=true",
         )
     ids = {"pad": tokenizer.pad_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
-    model_type = export_any(out, opened.config, weights_of(opened.network), ids)
+    model_type = export_any(out, opened.config, weights_of(opened.network), ids, opened.classes or [])
     write_tokenizer(out, tokenizer, opened.config, len(opened.tokenizers) == 2)
     if opened.template is not None:
         write_text(out / TEMPLATE, opened.template)

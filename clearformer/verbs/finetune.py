@@ -5,6 +5,7 @@ from typing import Any
 
 from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError, suggest
+from clearformer.interop.huggingface.convert import require_exportable
 from clearformer.loading.folder import find, read_recipe
 from clearformer.loading.open import open_model, refuse_prefix
 from clearformer.recipe import Recipe
@@ -39,6 +40,7 @@ def finetune(
     seed: int | None = None,
     precision: str | None = None,
     balance: bool = False,
+    exportable: bool = False,
     resume: bool = False,
     device: str = "auto",
     **data: Any,
@@ -49,7 +51,7 @@ def finetune(
     a language model, labels= or images= for a classifier, recordings= for a speech recogniser. The vocabulary of the
     model is used unchanged. The method selects the weights to train: "full", "lora", "prefix" or "head". All but "full"
     save only these weights, so the run needs `model` at inference. `settings`, `steps`, `epochs`, `lr`, `batch_size`,
-    `seed`, `precision` and `balance` are the same as for `train`.
+    `seed`, `precision`, `balance` and `exportable` are the same as for `train`.
     """
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
@@ -58,16 +60,18 @@ def finetune(
     if method not in METHOD_NAMES:
         raise ConfigError(f"there is no fine-tuning method `{method}`", suggest(method, METHOD_NAMES))
     if resume:
-        refuse_with_resume({"pairs": pairs, **data, "balance": balance or None})
+        refuse_with_resume({"pairs": pairs, **data, "balance": balance or None, "exportable": exportable or None})
         return run(Plan(saved_recipe(out, settings)), Path(str(out)), True, device)
     given = collect({"pairs": pairs, **data})
     if given is None:
         raise ConfigError("no data to fine-tune on", f"give {examples()}")
     task = TASKS.resolve(given.flag.task)
-    request = Request(sources_of(task, given), None, settings, device, Recipe.parse, method)
+    request = Request(sources_of(task, given), None, settings, device, Recipe.parse, method, exportable)
     chosen = task.plan_finetune(request, start, read_recipe(start))
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
+    if exportable:
+        require_exportable(chosen.recipe.model)
     base = open_model(start)
     refuse_prefix(base)
     folder = Path(out) if out else default_folder(chosen.recipe, start.name)

@@ -9,6 +9,7 @@ from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError
+from clearformer.interop.huggingface.convert import require_exportable
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS, collect, examples, task_named, written
@@ -34,6 +35,7 @@ def plan(
     seed: int | None = None,
     precision: str | None = None,
     balance: bool = False,
+    exportable: bool = False,
     device: str = "auto",
     **data: Any,
 ) -> Recipe:
@@ -44,7 +46,7 @@ def plan(
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
     )
-    chosen = choose(recipe, model, settings, device, data)
+    chosen = choose(recipe, model, settings, device, data, exportable)
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
@@ -64,6 +66,7 @@ def train(
     seed: int | None = None,
     precision: str | None = None,
     balance: bool = False,
+    exportable: bool = False,
     resume: bool = False,
     device: str = "auto",
     **data: Any,
@@ -80,7 +83,7 @@ def train(
     `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
     other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
     {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` gives the examples of rare classes more weight in
-    the loss (objective.weights).
+    the loss (objective.weights). `exportable` chooses a form of the model that Hugging Face has.
 
     To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run
     folder. In a distributed run, all processes but the first return an empty report.
@@ -89,13 +92,15 @@ def train(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
     )
     if resume:
-        refuse_with_resume({"recipe": recipe, **data, "model": model, "balance": balance or None})
+        refuse_with_resume(
+            {"recipe": recipe, **data, "model": model, "balance": balance or None, "exportable": exportable or None}
+        )
         chosen = Plan(saved_recipe(out, settings))
     elif isinstance(recipe, Recipe):
         refuse_with_recipe({**data, "model": model, "settings": list(settings) or None})
         chosen = Plan(recipe)
     else:
-        chosen = choose(recipe, model, settings, device, data)
+        chosen = choose(recipe, model, settings, device, data, exportable)
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
@@ -103,7 +108,12 @@ def train(
 
 
 def choose(
-    recipe: Name | None, model: str | None, settings: Sequence[str], device: str, data: Mapping[str, Any]
+    recipe: Name | None,
+    model: str | None,
+    settings: Sequence[str],
+    device: str,
+    data: Mapping[str, Any],
+    exportable: bool = False,
 ) -> Plan:
     """Read the recipe from a file, or let the task choose a recipe from the data."""
     given = collect(data)
@@ -114,11 +124,16 @@ def choose(
         )
     if recipe is not None:
         model_settings = [f"model.{model_key(model)}={model}"] if model else []
-        return Plan(Recipe.read(Path(recipe), [*model_settings, *settings]))
-    if given is None:
+        chosen = Plan(Recipe.read(Path(recipe), [*model_settings, *settings]))
+    elif given is None:
         raise ConfigError("no data to train on", f"give a recipe, {examples()}")
-    task = TASKS.resolve(given.flag.task)
-    return task.plan(Request(sources_of(task, given), model, settings, device, Recipe.parse))
+    else:
+        task = TASKS.resolve(given.flag.task)
+        request = Request(sources_of(task, given), model, settings, device, Recipe.parse, exportable=exportable)
+        chosen = task.plan(request)
+    if exportable:
+        require_exportable(chosen.recipe.model)
+    return chosen
 
 
 def describe_batch(recipe: Any, batch_size: int | None) -> None:

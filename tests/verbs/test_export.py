@@ -35,6 +35,7 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {  # model_type -> a tokenizer and 
     "openai-gpt": ("bpe", {"kind": "gpt", "n_layers": 2, "residual": "post", **STACK, "d_ff": 112}),
     "llama": ("byte-bpe", {"kind": "gpt", "n_layers": 2, **STACK, **LLAMA}),
     "marian": ("bpe", {"kind": "transformer", "share": "all", **PAIR, **MARIAN}),
+    "pegasus": ("bpe", {"kind": "transformer", "share": "all", **PAIR}),
     "t5": ("unigram", {"kind": "t5", "share": "all", "d_head": 13, **PAIR}),
     "bert": ("wordpiece", {"kind": "bert", "n_layers": 2, **STACK}),
 }
@@ -83,7 +84,7 @@ def test_a_language_model_goes_over(
     assert export_model(run, hub) == {"folder": str(hub), "model_type": model_type}
     theirs, tok, ours = AutoModelForCausalLM.from_pretrained(hub), AutoTokenizer.from_pretrained(hub), load(run)
     for text, told in zip(TEXTS, ours.generate(TEXTS, temperature=0, max_new=13)):
-        ids = tok(text, return_tensors="pt", return_token_type_ids=False)
+        ids = tok(text, return_tensors="pt")
         assert ids["input_ids"][0].tolist() == ours.tokenizer.encode([text])[0]
         said = theirs.generate(**ids, max_new_tokens=13, do_sample=False)[0, ids["input_ids"].size(1) :]
         assert told[0].tokens == up_to(said, ours.tokenizer.eos_id)
@@ -91,15 +92,27 @@ def test_a_language_model_goes_over(
         assert back == ours.tokenizer.decode(ids["input_ids"].tolist())[0]
 
 
-@pytest.mark.parametrize("model_type", ["marian", "t5"])
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        ("marian", {}),
+        ("marian", {"positions": {"kind": "sinusoidal", "layout": "interleaved"}, "head_bias": True}),
+        ("pegasus", {}),
+        ("pegasus", {"positions": {"kind": "sinusoidal", "layout": "halves"}, "head_bias": True}),
+        ("t5", {}),
+        ("t5", {"attention_dropout": 0.1}),
+    ],
+)
 @torch.no_grad()
-def test_a_translator_goes_over(own: Callable[..., Path], tmp_path: Path, model_type: str) -> None:
+def test_a_translator_goes_over(
+    own: Callable[..., Path], tmp_path: Path, model_type: str, changes: dict[str, Any]
+) -> None:
     """AutoTokenizer ends a source with EOS, and what is written begins as it does here."""
-    run, hub = own(model_type), tmp_path / "hub"
+    run, hub = own(model_type, **changes), tmp_path / "hub"
     assert export_model(run, hub)["model_type"] == model_type
     theirs, tok, ours = AutoModelForSeq2SeqLM.from_pretrained(hub), AutoTokenizer.from_pretrained(hub), load(run)
     for text in TEXTS:
-        ids = tok(text, return_tensors="pt", return_token_type_ids=False)
+        ids = tok(text, return_tensors="pt")
         assert ids["input_ids"][0].tolist() == [*ours.source_tokenizer.encode([text])[0], ours.source_tokenizer.eos_id]
         for beam in (1, 3):
             said = theirs.generate(**ids, max_length=23, num_beams=beam, do_sample=False, early_stopping=False)[0]
@@ -133,5 +146,6 @@ def test_a_model_that_nobody_else_has_is_refused(own: Callable[..., Path], tmp_p
     assert not (tmp_path / "hub").exists()
     with pytest.raises(ConfigError, match="there is no export format `tflite`"):
         export_model(run, tmp_path / "hub", "tflite")
-    with pytest.raises(CheckpointError, match="Marian does not support"):
-        export_model("en-fr-small", tmp_path / "hub")
+    run = own("pegasus", positions={"kind": "rotary"})
+    with pytest.raises(CheckpointError, match="Pegasus does not support positions"):
+        export_model(run, tmp_path / "hub")

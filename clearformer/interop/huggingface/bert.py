@@ -159,9 +159,12 @@ def export_weights(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
 
 def tensor_rows(config: BertConfig, prefix: str | None = None) -> Rows:
     """Return the name table of all tensors. Names outside the heads start with `prefix`, Hugging Face's if None."""
-    has_heads = config.word_head or config.next_sentence_head
+    heads = head_rows(config)
+    return {**encoder_rows(config, (PREFIX if heads else "") if prefix is None else prefix), **heads}
+
+
+def head_rows(config: BertConfig) -> Rows:
     return {
-        **encoder_rows(config, (PREFIX if has_heads else "") if prefix is None else prefix),
         **(WORD_HEAD if config.word_head else {}),
         **(NEXT_SENTENCE if config.next_sentence_head else {}),
     }

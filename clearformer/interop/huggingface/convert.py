@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from clearformer.checkpoint import write_json
 from clearformer.errors import CheckpointError
+from clearformer.interop.huggingface import text_classifier
 from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
 
 # model_type -> module with read_model_config, import_folder, export_folder …, imported on first use
@@ -16,12 +18,30 @@ CONVERTERS = {
     "gpt2": "clearformer.interop.huggingface.gpt2",
     "llama": "clearformer.interop.huggingface.llama",
     "marian": "clearformer.interop.huggingface.marian",
+    "megatron-bert": "clearformer.interop.huggingface.megatron_bert",
     "openai-gpt": "clearformer.interop.huggingface.openai_gpt",
+    "pegasus": "clearformer.interop.huggingface.pegasus",
     "resnet": "clearformer.interop.huggingface.resnet",
     "roberta": "clearformer.interop.huggingface.roberta",
     "t5": "clearformer.interop.huggingface.t5",
     "vit": "clearformer.interop.huggingface.vit",
 }
+
+ROLES = ("pad", "bos", "eos")
+# what transformers lacks, by `kind` of our models
+MISSING = {
+    "seq2seq": "recurrent translator",
+    "rnn-lm": "recurrent language model of this form",
+    "birnn": "recurrent text classifier",
+    "textcnn": "convolutional text classifier",
+    "autoencoder": "image autoencoder of this form",
+    "alexnet": "AlexNet",
+    "vgg": "VGG",
+    "googlenet": "GoogLeNet",
+    "speech-rnn": "speech recogniser with recurrent layers",
+    "speech-transformer": "speech recogniser with CTC whose Transformer reads log-mel frames",
+}
+HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format torchvision or --format onnx")
 
 
 def read_model_config(folder: Path) -> Any:
@@ -53,37 +73,74 @@ def converter_for(config: Any) -> Any:
 
 def model_type_for(config: Any) -> str:
     """Return the Hugging Face model family that matches our configuration."""
-    others = {"transformer": "marian", "t5": "t5", "resnet": "resnet", "vit": "vit"}
+    others = {"t5": "t5", "resnet": "resnet", "vit": "vit"}
+    if config.kind == "classifier":
+        return model_type_for(config.base)
     if config.kind == "gpt":
         is_post = config.residual == "post"
         return "llama" if config.positions.kind == "rotary" else "openai-gpt" if is_post else "gpt2"
     if config.kind == "bert":
-        return "roberta" if config.positions.offset else "bert"
+        return "roberta" if config.positions.offset else "bert" if config.residual == "post" else "megatron-bert"
+    if config.kind == "transformer":
+        return "marian" if config.residual == "post" else "pegasus"
     if config.kind not in others:
-        hint = f"the architectures that can be exported are gpt, bert, {', '.join(others)}"
-        raise CheckpointError(f"a model of architecture `{config.kind}` cannot be exported to Hugging Face", hint)
+        what = MISSING.get(config.kind, f"architecture like `{config.kind}`")
+        raise CheckpointError(f"transformers has no {what}", HINTS.get(config.kind, "export it with --format onnx"))
     return others[config.kind]
 
 
-def export_any(folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int]) -> str:
+def export_any(
+    folder: Path, config: Any, weights: Mapping[str, Tensor], tokens: Mapping[str, int], classes: Sequence[str] = ()
+) -> str:
     """Write a folder for `from_pretrained` and return its model_type. `tokens` has the ids of pad, bos and eos."""
-    model_type, (pad, bos, eos) = model_type_for(config), (tokens[role] for role in ("pad", "bos", "eos"))
-    token_ids: dict[str, dict[str, int]] = {
-        "marian": {"pad": pad, "eos": eos, "first": bos},
-        "t5": {"pad": pad, "eos": eos},
-        "bert": {"pad": pad},
-        "roberta": {},
-    }
-    if model_type == "roberta" and pad != config.positions.offset - 1:
+    model_type, encoder = model_type_for(config), getattr(config, "base", config)
+    arguments = token_ids(model_type, encoder, tokens)
+    require_exportable(config)  # before anything is written
+    if config.kind == "classifier":
+        module = CONVERTERS[model_type]
+        text_classifier.export_folder(folder, config, weights, model_type, module, classes, arguments)
+    else:
+        converter_for(config).export_folder(folder, config, weights, **arguments)
+    if model_type in ("marian", "pegasus", "t5"):
+        write_generation(folder, config, arguments, arguments.get("first", arguments["pad"]))
+    return model_type
+
+
+def write_generation(folder: Path, config: Any, tokens: Mapping[str, int], first: int) -> None:
+    """Write generation_config.json: without it, `generate` would stop a translation after 20 tokens."""
+    settings = {"pad_token_id": tokens["pad"], "eos_token_id": tokens["eos"], "decoder_start_token_id": first}
+    write_json(folder / "generation_config.json", {**settings, "max_length": config.max_length})
+
+
+def require_exportable(config: Any) -> None:
+    """Raise an error unless Hugging Face has a class that computes what a model of this configuration computes."""
+    model_type, encoder = model_type_for(config), getattr(config, "base", config)
+    if config.kind == "classifier":
+        text_classifier.check(config, model_type)
+    arguments: dict[str, Any] = {}
+    if config.kind not in ("resnet", "vit"):
+        offset = getattr(getattr(encoder, "positions", None), "offset", 0)
+        arguments = token_ids(model_type, encoder, dict.fromkeys(ROLES, offset - 1))
+    converter_for(config).export_config(encoder, **arguments)
+
+
+def token_ids(model_type: str, encoder: Any, tokens: Mapping[str, int]) -> dict[str, int]:
+    """Return the ids of special tokens that the `export_config` of a model family takes."""
+    pad, bos, eos = (tokens[role] for role in ROLES)
+    if model_type == "roberta" and pad != encoder.positions.offset - 1:
         raise CheckpointError(
-            f"the padding token of this model has id {pad}, but RoBERTa needs id {config.positions.offset - 1}",
+            f"the padding token of this model has id {pad}, but RoBERTa needs id {encoder.positions.offset - 1}",
             f"train with model.positions.offset = {pad + 1}, or with offset 0 to export it as BERT",
         )
-    arguments = token_ids.get(model_type, {"pad": pad, "bos": bos, "eos": eos})
-    converter = converter_for(config)
-    converter.export_config(config, **arguments)  # reports an unsupported setting before a missing tensor
-    converter.export_folder(folder, config, weights, **arguments)
-    return model_type
+    needed: dict[str, dict[str, int]] = {
+        "marian": {"pad": pad, "eos": eos, "first": bos},
+        "pegasus": {"pad": pad, "eos": eos, "first": bos},
+        "bert": {"pad": pad},
+        "megatron-bert": {"pad": pad},
+        "t5": {"pad": pad, "eos": eos},
+        "roberta": {},
+    }
+    return needed.get(model_type, {"pad": pad, "bos": bos, "eos": eos})
 
 
 def export_image_classifier(folder: Path, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str]) -> str:

@@ -3,6 +3,9 @@
 Marian is the Transformer of Vaswani et al. 2017: post-norm, no final norm, embeddings scaled by √D, and sinusoidal
 positions with all sines before all cosines. Surprises: a translation starts with the padding token, which is therefore
 the `first` token of a search; and the bias of the head, `final_logits_bias`, is constant in Marian but trained here.
+
+The default of Clearformer is another order of the sinusoids: sine, cosine, sine, cosine …. Such a model is exported
+with its D features in Marian's order, in every tensor that reads or writes them; the function does not change.
 """
 
 from collections.abc import Mapping
@@ -50,6 +53,7 @@ FIXED: dict[str, Any] = {  # the same in every Marian
     "bias": True,
     "positions": {"kind": "sinusoidal", "layout": "halves"},
 }
+POSITIONS = {"positions": {"kind": "sinusoidal"}}  # in an exported model, of either layout
 
 SHARED, SOURCE, TARGET = "model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 HEAD, HEAD_BIAS = "lm_head.weight", "final_logits_bias"
@@ -97,9 +101,8 @@ def import_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> dict[str, Any]:
     """Return Marian's config.json. Unsupported settings raise an error. Translations start with token `first`."""
     fields = resolved_fields(config)
-    require_fields(
-        fields, {**FIXED, **plain_heads(config), "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian"
-    )
+    fixed = {**FIXED, **POSITIONS, **plain_heads(config)}
+    require_fields(fields, {**fixed, "first_norm": False, "norm_eps": 1e-5, "scale_head": False}, "Marian")
     ties = {share: tied for tied, share in SHARE.items()}
     if config.share not in ties:
         raise CheckpointError(
@@ -114,6 +117,13 @@ def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> 
         "activation_function": export_activation(config.activation, ACTIVATIONS, "Marian"),
         "share_encoder_decoder_embeddings": with_decoder,
         "tie_word_embeddings": with_head,
+        **first_and_last(pad, eos, first),
+    }
+
+
+def first_and_last(pad: int, eos: int, first: int) -> dict[str, Any]:
+    """Return the entries of config.json for the special tokens of a translation."""
+    return {
         "pad_token_id": pad,
         "eos_token_id": eos,
         "decoder_start_token_id": first,
@@ -123,21 +133,41 @@ def export_config(config: TransformerConfig, pad: int, eos: int, first: int) -> 
 
 def import_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, where: str) -> dict[str, Tensor]:
     """Convert the tensors to our format. Copies of tied tensors and tables of sinusoids, if present, are dropped."""
+    tensors, bias = without_constants(theirs, config)
+    return {**to_ours(tensors, tensor_rows(config), where), "unembedding.bias": bias}
+
+
+def without_constants(theirs: Mapping[str, Tensor], config: TransformerConfig) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the tensors without copies and tables of sinusoids, and the bias of the head, which is zero if absent."""
     names = [name for name in COPIES[config.share] if name in theirs]
     unused = {*names, *(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))}
     tensors = {name: tensor for name, tensor in theirs.items() if name not in unused}
     if names:
         tensors[COPIES[config.share][0]] = theirs[names[0]]
-    bias = tensors.pop(HEAD_BIAS, torch.zeros(1, config.target_vocab))  # zero if absent
-    return {**to_ours(tensors, tensor_rows(config), where), "unembedding.bias": bias.flatten()}
+    return tensors, tensors.pop(HEAD_BIAS, torch.zeros(1, config.target_vocab)).flatten()
 
 
 def export_weights(ours: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
     """Convert our tensors to Marian's. A model without a head bias is exported with a zero bias."""
-    tensors = {name: tensor for name, tensor in ours.items() if name != "unembedding.bias"}
-    table = tensors["target_embedding.weight"]
-    bias = ours["unembedding.bias"] if config.head_bias else table.new_zeros(config.target_vocab)
-    return {**to_theirs(tensors, tensor_rows(config), "the model"), HEAD_BIAS: bias[None].clone()}
+    tensors, bias = in_halves(ours, config)
+    return {**to_theirs(tensors, tensor_rows(config), "the model"), HEAD_BIAS: bias}
+
+
+def in_halves(ours: Mapping[str, Tensor], config: TransformerConfig) -> tuple[dict[str, Tensor], Tensor]:
+    """Return our tensors with sines before cosines, and the bias (1, V) of the head, which is zero if it has none."""
+    tensors, order = dict(ours), torch.arange(config.d_model)
+    bias = tensors.pop("unembedding.bias", tensors["target_embedding.weight"].new_zeros(config.target_vocab))
+    if config.positions.layout == "interleaved":
+        order = torch.cat([order[::2], order[1::2]])
+    return {name: reordered(name, tensor, order) for name, tensor in tensors.items()}, bias[None].clone()
+
+
+def reordered(name: str, tensor: Tensor, order: Tensor) -> Tensor:
+    """Reorder the D features that a tensor writes, along its first dimension, or reads, along its second."""
+    layer, kind = name.split(".")[-2:]
+    if layer in ("out", "down", "norm"):
+        return tensor[order]
+    return tensor if kind == "bias" else tensor[:, order]  # qkv, up and the embeddings
 
 
 def tensor_rows(config: TransformerConfig) -> Rows:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.bert import prefix_in
 from clearformer.interop.huggingface.class_names import class_settings, count_classes
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
@@ -39,6 +40,12 @@ def complete(config: ResNetConfig, shapes: Shapes, folder: Path) -> ResNetConfig
 
 
 def export_config(config: ResNetConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
+    if config.stem != FIXED["stem"]:
+        raise CheckpointError(
+            "transformers has no ResNet for small images: its ResNet begins with a 7×7 convolution with stride 2 and a "
+            f"max-pool, and this model with a {config.stem.replace('x', '×')} convolution",
+            "export it with --format onnx, or train again with --exportable",
+        )
     require_fields(fields := config.model_dump(), FIXED, "ResNet")
     return {
         "model_type": "resnet",

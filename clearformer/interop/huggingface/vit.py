@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.bert import prefix_in
 from clearformer.interop.huggingface.class_names import class_settings, count_classes
 from clearformer.interop.huggingface.folder import Shapes, exporter, importer
@@ -77,6 +78,11 @@ def complete(config: ViTConfig, shapes: Shapes, folder: Path) -> ViTConfig:
 
 
 def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
+    if config.pooling != FIXED["pooling"]:
+        raise CheckpointError(
+            f"transformers has no ViT classifier with pooling = {config.pooling}, which this model has",
+            "export it with --format onnx, or train again with --exportable",
+        )
     require_fields(fields := config.model_dump(), FIXED, "ViT")
     return {
         "model_type": "vit",

@@ -19,6 +19,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, config: Any, is_pair: bo
     content, roles = json.loads(tokenizer.to_json()), tokenizer.roles
     if not tokenizer.adds_specials and config.kind != "gpt":
         content["post_processor"] = special_token_template(tokenizer, "" if is_pair else roles["bos"], roles["eos"])
+    has_segments = getattr(getattr(config, "base", config), "n_segments", 0) > 1
     write_text(folder / "tokenizer.json", json.dumps(content, ensure_ascii=False, indent=2))
     write_json(
         folder / "tokenizer_config.json",
@@ -26,6 +27,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, config: Any, is_pair: bo
             "tokenizer_class": "PreTrainedTokenizerFast",
             **{f"{role}_token": token for role, token in roles.items()},
             "model_max_length": config.max_length,
+            "model_input_names": ["input_ids", *(["token_type_ids"] if has_segments else []), "attention_mask"],
             "clean_up_tokenization_spaces": False,
         },
     )

@@ -55,6 +55,11 @@ def convert(opened: Any, network: Any) -> tuple[Any, dict[str, Any]]:
         source = opened.source_tokenizer
         special = {"pad": source.pad_id, "source_eos": source.eos_id, "eos": eos}
         return proto, {"inputs": ["source", "mask", "max_new"], "outputs": ["tokens"], **special}
+    if isinstance(network, GPT) and network.config.prompt == "full":
+        raise CheckpointError(
+            f"{opened.name} reads a prompt in both directions, but the search in an ONNX file reads from left to right",
+            "export a model with model.prompt = causal",
+        )
     if isinstance(network, GPT):
         proto = search.generator(networks.next_token_graph(network), opened.tokenizer.eos_id)
         opening = list(opened.tokenizer.opening)

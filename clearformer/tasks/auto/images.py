@@ -56,6 +56,7 @@ NETWORKS = [
 PATIENT = Row(float("inf"), [3, 3, 3], 64, 128, 8)
 LARGEST = {"cuda": 224}  # maximum size in pixels per side; SMALL without a GPU
 SMALL = 64  # pixels per side up to which the first convolution does not reduce the size
+STEM = 4  # the factor by which a 7×7 stem reduces the size; Hugging Face has no ResNet with another stem
 ENLARGED = (32, 64, 128, 224)  # pixels per side, for networks that need larger images
 SAMPLED = 100  # images that are inspected for size and colours
 # the presets of an architecture given without a size, each with its maximum number of pixels per side
@@ -87,7 +88,10 @@ def plan_images(request: Request) -> Plan:
     if request.model in PRESETS:
         named = {"preset": next(name for most, name in PRESETS[request.model] if side <= most)}
         draft = request.recipe({"data": request.data, "model": named})
-    table = sized(request, draft, named, survey, row, fitting_size(draft, side))
+    size = fitting_size(draft, side)
+    if request.exportable and draft.model.kind == "resnet" and size <= SMALL:
+        size = min(STEM * size, LARGEST["cuda"])  # after the stem, as large as after a 3×3 convolution
+    table = sized(request, draft, named, survey, row, size)
     network = outline(request.recipe(table).model)
     steps = request.in_epochs(int(max(200, round(row.epochs * survey.n / n_rows, -1))), survey.n, n_rows)
     table |= {
@@ -112,8 +116,10 @@ def sized(
     if kind == "resnet" and request.model in (None, "resnet"):
         widths = [row.width >> i for i in reversed(range(len(row.depths)))]
         model |= {"block": "basic", "depths": row.depths, "widths": widths, "stem_width": widths[0]}
-    if kind == "resnet" and size <= SMALL:
+    if kind == "resnet" and size <= SMALL and not request.exportable:
         model |= {"stem": "3x3"}
+    if kind == "vit" and request.exportable:
+        model |= {"pooling": "class"}  # Hugging Face has no ViT that classifies the mean over the patches
     table["image"] = {"size": size, "channels": channels, "augment": {}}
     table["model"] = model | {"size": size, "channels": channels}
     table["objective"] = {"kind": model_task(kind)}

@@ -50,7 +50,7 @@ def plan_labels(request: Request) -> Plan:
     sizes: dict[str, Any] = {"n_layers": layers, "n_heads": heads, "d_model": width, "d_ff": 4 * width}
     sizes |= {"max_length": MAX_LENGTH, "residual": "pre", "first_norm": False, "attention_dropout": dropout}
     base = {**named, "dropout": dropout, **(sizes if model in (None, "bert") else {})}
-    pooling = pooling_for(draft.model.base.kind, by_word)
+    pooling = pooling_for(draft.model.base.kind, by_word, request.exportable)
     table |= {
         # Case is useful for classifying words, but hardly for classifying texts.
         "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": not by_word, "strict": False},
@@ -103,7 +103,7 @@ def plan_finetune_labels(request: Request, start: Path, old: Tables) -> Plan:
         "text": old.tables()["text"],
         "model": {
             "kind": "classifier",
-            "pooling": pooling_for(config.kind, by_word),
+            "pooling": pooling_for(config.kind, by_word, request.exportable),
             "base": config.model_dump(mode="json", exclude_none=True),
         },
         "objective": {"kind": OBJECTIVES[by_word]},
@@ -137,9 +137,12 @@ def survey_labels(recipe: Tables) -> tuple[int, int]:
     return len(examples), sum(len(text) for example in examples for text in example.texts)
 
 
-def pooling_for(kind: str, by_word: bool) -> str:
-    """Return "none" for labelled words; otherwise the pooling set by the model class, or the default of its task."""
-    usual = "last" if model_task(kind) == "causal-lm" else "mean"
+def pooling_for(kind: str, by_word: bool, exportable: bool = False) -> str:
+    """Return "none" for labelled words; otherwise the pooling set by the model class, or the default of its task.
+
+    An exportable BERT has its pooler: Hugging Face has no BERT that classifies the mean over the tokens.
+    """
+    usual = "last" if model_task(kind) == "causal-lm" else "pooler" if exportable and kind == "bert" else "mean"
     return "none" if by_word else str(getattr(model_class(kind), "pooling", usual))
 
 

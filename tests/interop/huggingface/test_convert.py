@@ -86,6 +86,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # class, its 
     "bert all": ("BertForPreTraining", BERT, {"word_head": True, "pooler": True, "next_sentence_head": True}),
     "roberta": ("RobertaModel", BERT, {"word_head": False, "pooler": True, "max_length": 35}),
     "roberta words": ("RobertaForMaskedLM", BERT, {"word_head": True, "pooler": False}),
+    "megatron-bert": ("MegatronBertModel", BERT, {"residual": "pre", "word_head": False, "pooler": True}),
+    "megatron-bert words": ("MegatronBertForMaskedLM", BERT, {"residual": "pre", "word_head": True, "pooler": False}),
     "gpt2": ("GPT2LMHeadModel", GPT2, {"tied": True}),
     "gpt2 headless": ("GPT2Model", GPT2, {"tied": True}),
     "gpt2 untied": ("GPT2LMHeadModel", {**GPT2, "tie_word_embeddings": False}, {"tied": False}),
@@ -93,6 +95,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # class, its 
     "llama": ("LlamaForCausalLM", LLAMA, {"tied": False}),
     "llama tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}, {"tied": True}),
     "marian": ("MarianMTModel", MARIAN, {"share": "all"}),
+    "pegasus": ("PegasusForConditionalGeneration", MARIAN, {"residual": "pre", "share": "all"}),
     "t5": ("T5ForConditionalGeneration", T5, {"share": "all"}),
     "vit": ("ViTForImageClassification", {**VIT, "num_labels": 5}, {"n_classes": 5}),
     "vit of two": ("ViTForImageClassification", VIT, {"n_classes": 2}),  # of which config.json says nothing

@@ -172,7 +172,6 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"final_norm": True}, "final_norm"),
         ({"norm": "rms"}, "norm"),
         ({"bias": False}, "bias"),
-        ({"positions": {"layout": "interleaved"}}, "positions"),
         ({"positions": {"kind": "rotary"}}, "positions"),
         ({"activation": "swiglu"}, "swiglu"),
         ({"n_kv_heads": 1}, "n_kv_heads"),

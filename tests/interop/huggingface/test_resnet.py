@@ -90,6 +90,6 @@ def test_what_one_side_cannot_express_is_refused() -> None:
     ):
         with pytest.raises(CheckpointError, match=named):
             import_config({**theirs, **fields}, "config.json")
-    for fields, named in (({"stem": "3x3"}, "stem"), ({"shortcut": "none"}, "shortcut")):
+    for fields, named in (({"stem": "3x3"}, "3×3"), ({"shortcut": "none"}, "shortcut")):
         with pytest.raises(CheckpointError, match=named):
             export_config(ResNetConfig().changed(**fields))

@@ -214,7 +214,6 @@ def test_configurations_we_cannot_express_are_refused(fields: dict[str, Any], na
         ({"n_kv_heads": 1}, "n_kv_heads"),
         ({"attention_scale": 0.125}, "attention_scale"),
         ({"scale_embedding": True}, "scale_embedding"),
-        ({"attention_dropout": 0.0}, "attention_dropout"),
     ],
 )
 def test_configurations_t5_cannot_express_are_refused(fields: dict[str, Any], named: str) -> None:
