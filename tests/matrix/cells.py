@@ -10,7 +10,7 @@ from clearformer.errors import ClearformerError
 from clearformer.recipe import Recipe
 from clearformer.text.normalize import clean
 
-from .kinds import FRENCH, LABELS, N, SOUNDS, columns, texts
+from .kinds import FRENCH, LABELS, SOUNDS, N, columns, texts
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 STEP = ["train.steps=1", "train.log_every=1", "train.ema=0"]

@@ -78,7 +78,9 @@ def test_a_file_is_an_input_or_refused(
     if kind == "audio dataset":
         assert len(rows) == N
         return
-    assert [row.get("text", row.get("source", row.get("en"))) for row in rows] == texts(kind)
+    assert [next(row[name] for name in ("text", "prompt", "source", "en") if name in row) for row in rows] == texts(
+        kind
+    )
     assert all(column in row for row in rows)
 
 
