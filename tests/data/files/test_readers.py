@@ -193,6 +193,12 @@ def test_an_array_is_read_by_its_class(tmp_path: Path) -> None:
     assert isinstance(open_table(tmp_path / "a.json"), JsonArray)
 
 
+def test_a_semicolon_in_every_text_is_no_separator(tmp_path: Path) -> None:
+    texts = [f'the "{i}th" dog; or\nso &amp; on' for i in range(9)]
+    path = write_table("csv", tmp_path, {"id": list(map(str, range(9))), "text": texts})
+    assert [values for _, values in open_table(path).read(["text"])] == [[text] for text in texts]
+
+
 # Arrow
 
 
