@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-fast test-slow test-portable lint clean
+.PHONY: demo test test-fast test-slow test-matrix test-portable lint clean
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,14 +19,18 @@ demo: $(BIN)/clearformer
 	$(BIN)/clearformer demo
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n auto -m 'not slow'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix'
 
 # Trainings, compilers, exporters and a notebook: about as long again.
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m slow
 
+# Every kind of file × every task × (command line, Python), and hostile files: about ten minutes on two cores.
+test-matrix: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto -m matrix tests/matrix
+
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu and not data'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not gpu and not data'
 
 # Run the numeric tests with CPU kernels that this machine would not choose: tolerances must hold on every processor.
 # Values of CPU:

@@ -5,6 +5,7 @@ ImageSource(path="album")                         album/*.jpg without subfolders
 ImageSource(path="train-images-idx3-ubyte.gz")    the idx format of MNIST, with labels in train-labels-idx1-ubyte.gz
 ImageSource(path="digits.npz")                    uint8 array `images` (n, Y, X) or (n, Y, X, 3), and `labels` (n,)
 ImageSource(path="train.parquet")                 columns `image` (encoded files) and `label`, as on Hugging Face
+ImageSource(path="cifar/train")                   the same, in a folder saved by the library datasets
 UnlabelledImageSource(path="images.npz")          the same formats; without labels, the class is `image`
 """
 
@@ -23,8 +24,10 @@ import numpy as np
 from pydantic import Field
 
 from clearformer.data.corpora import Corpora
+from clearformer.data.files.columnar import Columnar, class_names, column_values, is_dataset
+from clearformer.data.files.open import open_table
 from clearformer.data.source import Source
-from clearformer.data.sources import non_empty, require_file
+from clearformer.data.sources import list_columns, non_empty, require_file
 from clearformer.errors import DataError, MachineError, suggest
 from clearformer.wording import count
 
@@ -38,7 +41,9 @@ except ModuleNotFoundError:
 
 UNLABELLED = "image"  # the class of images without labels
 MULTI_IMAGE_SUFFIXES = ("idx3-ubyte", ".npz", ".parquet")  # files that contain many images
-SUPPORTED = "give a folder of images, or a file that ends in idx3-ubyte, .npz or .parquet"
+SUPPORTED = "give a folder of images, a folder saved by the library datasets, or an idx3-ubyte, .npz or .parquet file"
+OPTIONS = "--set data.train.image=NAME and --set data.train.label=NAME"
+ROWS = 64  # encoded images held at a time
 
 
 class ImageFile(NamedTuple):
@@ -55,7 +60,9 @@ class ImageSource(Source):
 
     needs_labels: ClassVar[bool] = True
 
-    path: Path = Field(description="folder with one subfolder per class, or an idx, .npz or .parquet file")
+    path: Path = Field(
+        description="folder with one subfolder per class, or an idx, .npz or .parquet file, or a saved dataset"
+    )
     names: tuple[str, ...] | None = Field(None, description="names of the classes, for files that number them from 0")
     image: str | None = Field(
         None, description="name of the image array or column; default: `images` in .npz, `image` in .parquet"
@@ -67,18 +74,18 @@ class ImageSource(Source):
     def read(self) -> Generator[ImageFile]:
         """Stream the images in order. A wrong path or an unsupported file type raises an error at once."""
         name = self.path.name.removesuffix(".gz")
+        is_strict = self.needs_labels or self.label is not None
+        if is_dataset(self.path) or (name.endswith(".parquet") and self.path.is_file()):
+            columns = read_columns(self.path, self.image or "image", self.label or "label", is_strict, not self.names)
+            return non_empty(self.path, self._named(columns, decode), "image")
         if self.path.is_dir():
             what = "image, in a folder named after its class" if self.needs_labels else "image"
-            return non_empty(self.path, read_folder(self.path), what)
+            return non_empty(self.path, read_folder(self.path), what, "--images")
         require_file(self.path)
-        is_strict = self.needs_labels or self.label is not None
         if "idx3-ubyte" in name:
             arrays = read_labelled_idx(self.path, is_strict)
         elif name.endswith(".npz"):
             arrays = read_npz(self.path, self.image or "images", self.label or "labels", is_strict)
-        elif name.endswith(".parquet"):
-            columns = read_parquet(self.path, self.image or "image", self.label or "label", is_strict)
-            return non_empty(self.path, self._named(columns, decode), "image")
         else:
             raise DataError(f"{self.path}: unsupported file type", SUPPORTED)
         check_arrays(self.path, *arrays)
@@ -228,29 +235,30 @@ def read_npz(path: Path, image: str, label: str, is_strict: bool) -> tuple[np.nd
         ) from None
 
 
-def read_parquet(path: Path, image: str, label: str, is_strict: bool) -> Generator[tuple[bytes, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise MachineError(
-            f"{path}: pyarrow, which is required for .parquet files, is not installed",
-            "pip install 'clearformer[parquet]'",
-        ) from None
-    try:
-        file = parquet.ParquetFile(path)
-        has_labels = is_strict or label in file.schema_arrow.names
-        for group in file.iter_batches(64, columns=[image, label] if has_labels else [image]):
-            for row in group.to_pylist():
-                content = row[image]
-                yield (
-                    content["bytes"] if isinstance(content, dict) else content,
-                    row[label] if has_labels else UNLABELLED,
-                )
-    except (ArrowException, KeyError) as error:
-        raise DataError(
-            f"{path}: columns `{image}` and `{label}` cannot be read ({error})",
-            "set `image` and `label` in the recipe to the names of the columns",
-        ) from None
+def read_columns(
+    path: Path, image: str, label: str, is_strict: bool, is_named: bool
+) -> Generator[tuple[bytes | Path, Any]]:
+    """Stream encoded images and labels of a .parquet file or a saved dataset; `is_named` gives classes their names."""
+    table = open_table(path)
+    assert isinstance(table, Columnar)
+    table.n_rows = ROWS
+    with table.reading() as (schema, batches):
+        has_labels = is_strict or label in schema.names
+        for name in (image, label) if has_labels else (image,):
+            if name not in schema.names:
+                raise DataError(f"{path}: no column `{name}`", list_columns(schema.names, OPTIONS))
+        classes = class_names(schema, label) if is_named else None
+        for part in batches([image, label] if has_labels else [image]):
+            labels = column_values(part, label) if has_labels else [UNLABELLED] * len(part)
+            for content, number in zip(column_values(part, image), labels):
+                yield encoded(content), number if classes is None or number is None else classes[number]
+
+
+def encoded(content: Any) -> bytes | Path:
+    """Return an encoded file, or its path; a cell of another type becomes bytes that are no image."""
+    if isinstance(content, dict):
+        content = content.get("bytes") or Path(content.get("path") or "")
+    return content if isinstance(content, bytes | Path) else b""
 
 
 def check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:

@@ -77,7 +77,7 @@ class RecordingSource(Source):
         Blank rows are counted in `skipped`.
         """
         if self.path.is_dir() and not is_table(self.path):
-            return non_empty(self.path, self._read_folders(), "recording")
+            return non_empty(self.path, self._read_folders(), "recording, in a subfolder", "--recordings")
         table = open_table(
             self.path, also=" with paths of sound files and transcripts, or a folder with one subfolder per word"
         )

@@ -272,11 +272,13 @@ def evenly_spaced(items: Sequence[T], n: int) -> list[T]:
     return [items[i * len(items) // n] for i in range(n)]
 
 
-def non_empty(path: Path, examples: Generator[T], what: str = "pair") -> Generator[T]:
-    """Yield the examples; raises an error if there are none."""
+def non_empty(path: Path, examples: Generator[T], what: str = "pair", option: str = "") -> Generator[T]:
+    """Yield the examples; raises an error if there are none. `option` is the option that takes a folder of files."""
     with closing(examples):
         first = next(examples, None)
         if first is None:
-            raise DataError(f"{path} is empty", f"it must contain at least one {what}")
+            is_filled = path.is_dir() and any(path.iterdir())
+            content = f"has no file for {option}" if option and is_filled else "is empty"
+            raise DataError(f"{path} {content}", f"it must contain at least one {what}")
         yield first
         yield from examples

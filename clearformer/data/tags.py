@@ -24,7 +24,7 @@ from pydantic import Field
 from clearformer.data.batch import IGNORE, EncoderBatch, is_labelled
 from clearformer.data.collate import spread
 from clearformer.data.files.columnar import is_dataset
-from clearformer.data.files.open import open_table
+from clearformer.data.files.open import TABLES, open_table
 from clearformer.data.files.table import Table
 from clearformer.data.labels import OPTIONS, Column, LabelRows, pad_rows
 from clearformer.data.source import Source
@@ -161,10 +161,17 @@ def strings(value: object, key: str, where: str) -> list[str]:
 
 
 def is_tagged(path: Path) -> bool:
-    """Whether a file labels words: a .conll file, or a table of lists with a column `tokens`."""
+    """Whether a file labels words: a .conll file, or a table with a column `tokens`, in a header beside their labels.
+
+    TagSource refuses a table whose cells cannot be lists.
+    """
     if file_type(path) == ".conll":
         return True
-    return path.exists() and (file_type(path) in LISTS or is_dataset(path)) and "tokens" in open_table(path).names()
+    if not is_dataset(path) and not (path.is_file() and file_type(path) in TABLES):
+        return False
+    table = open_table(path)
+    names = table.names()
+    return "tokens" in names and (table.has_names or not {*LABELS}.isdisjoint(names))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Data that is given as Python objects, wherever a path can be given.
+"""Data that is given as Python objects, wherever a path can be given, and datasets with encoded recordings.
 
 An object is written to a temporary file, which is read like any other file; its columns are recognised in the same way.
 A run keeps a copy of the file, in its folder `given`, and its recipe names the object: given = "a list of 2,000 pairs".
@@ -12,6 +12,7 @@ from typing import Any
 from clearformer.checkpoint import FULL
 from clearformer.data.files.compressed import ENDINGS
 from clearformer.data.files.open import PAIRS
+from clearformer.data.objects.embedded import embedded_sounds
 from clearformer.data.objects.rows import Rows, describe, open_rows
 from clearformer.data.objects.staging import TITLES, new_folder
 from clearformer.data.objects.write import KINDS, write_object
@@ -27,12 +28,13 @@ def as_files(given: Given) -> Given:
         return given
     splits, titles, options = dict(given.splits), dict[str, str](), dict(given.options)
     for split, value in given.splits.items():
-        if is_path(value, keyword):
+        rows = embedded_sounds(Path(value)) if keyword == "recordings" and isinstance(value, str | PathLike) else None
+        if rows is None and is_path(value, keyword):
             continue
         argument = keyword if split == "train" else split
         folder = new_folder()
         try:
-            written = write_object(as_rows(value, keyword, argument), keyword, folder)
+            written = write_object(rows or as_rows(value, keyword, argument), keyword, folder)
         except OSError as error:
             if error.errno not in FULL:  # raised by an iterator of the user
                 raise

@@ -143,7 +143,7 @@ def test_an_album_needs_no_labels_and_takes_those_that_are_there(tmp_path: Path,
                 files.append((tmp_path / "a.png").read_bytes())
             path = write_parquet(tmp_path / "a.parquet", image=files)
             add = partial(write_parquet, path, image=files, label=labels.tolist())
-            problem = "`image` and `label` cannot be read"
+            problem = r"a\.parquet: no column `label`\nhint: the columns are image; choose with --set data"
     album = UnlabelledImageSource(path=path)
     assert album.classes() == ["image"]
     assert [np.asarray(image.open()).tolist() for image in album.read()] == pixels.tolist()
@@ -191,6 +191,29 @@ def test_folders_without_images(tmp_path: Path, folder: Path) -> None:
     flat = ImageSource(path=folder / "dog" / "deep")
     assert flat.classes() == ["image"]
     assert [Path(image.name).parent for image in flat.read()] == [flat.path] * len(list(flat.path.iterdir()))
+
+
+def test_a_folder_of_other_files_has_no_images(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(DataError, match="has no file for --images"):
+        next(ImageSource(path=tmp_path).read())
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_dataset_has_images_and_the_names_of_its_classes(tmp_path: Path, is_folder: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bar()
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
+    pixels = np.arange(105, dtype="uint8").reshape(3, 5, 7)
+    rows = {"image": list(map(Image.fromarray, pixels)), "label": [1, 0, 1]}
+    dataset = datasets.Dataset.from_dict(rows, features=features)
+    path = tmp_path / ("a" if is_folder else "a.parquet")
+    dataset.save_to_disk(path) if is_folder else dataset.to_parquet(path)
+    images = list(ImageSource(path=path).read())
+    assert [image.label for image in images] == ["dog", "cat", "dog"]
+    assert [np.asarray(image.open()).tolist() for image in images] == pixels.tolist()
+    assert ImageSource(path=path, names=("x", "y")).classes() == ["x", "y"]
+    assert [image.label for image in ImageSource(path=path, names=("x", "y")).read()] == ["y", "x", "y"]
 
 
 def test_damaged_images_are_named_and_left_out(folder: Path) -> None:

@@ -19,12 +19,15 @@ from clearformer.data.files.table import Column, Table, check_cell
 from clearformer.data.sources import list_columns
 from clearformer.errors import DataError, MachineError
 
-ROWS = 256  # rows converted at a time
+ROWS = 256
 STATE, SPLITS = "state.json", "dataset_dict.json"
 
 
 class Columnar(Table):
     """A table that is stored by columns."""
+
+    n_rows = ROWS
+    """Rows converted at a time."""
 
     @abstractmethod
     def open(self) -> Any:
@@ -68,7 +71,7 @@ class Parquet(Columnar):
         from pyarrow import parquet
 
         with parquet.ParquetFile(self.path) as file:
-            yield file.schema_arrow, lambda columns: file.iter_batches(ROWS, columns=columns)
+            yield file.schema_arrow, lambda columns: file.iter_batches(self.n_rows, columns=columns)
 
 
 class SavedDataset(Columnar):
@@ -88,7 +91,7 @@ class SavedDataset(Columnar):
                     for batch in reader:
                         chosen = batch.select(list(dict.fromkeys(key.partition(".")[0] for key in columns)))
                         chosen.validate(full=True)  # a damaged file could refer to memory outside it
-                        yield from (chosen.slice(i, ROWS) for i in range(0, len(chosen), ROWS))
+                        yield from (chosen.slice(i, self.n_rows) for i in range(0, len(chosen), self.n_rows))
 
         yield schema, batches
 

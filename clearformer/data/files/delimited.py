@@ -74,12 +74,14 @@ def first_lines(lines: Iterable[str]) -> list[str]:
 def separator_of(sample: Sequence[str]) -> str:
     """Return the separator that divides most rows into equally many columns, at least two; a comma if none does.
 
-    Separators inside quoted cells do not count. A row at the end of the sample may be incomplete, which changes little.
+    It divides the first row, too: a semicolon inside every text is no separator if the header has none. Separators
+    inside quoted cells do not count. A row at the end of the sample may be incomplete, which changes little.
     """
 
-    def agreement(separator: str) -> tuple[int, int]:
-        widths = Counter(len(row) for row in csv.reader(sample, delimiter=separator) if len(row) > 1)
-        return max(((n, width) for width, n in widths.items()), default=(0, 0))
+    def agreement(separator: str) -> tuple[bool, int, int]:
+        widths = [len(row) for row in csv.reader(sample, delimiter=separator)]
+        counts = Counter(width for width in widths if width > 1)
+        return max(((width == widths[0], n, width) for width, n in counts.items()), default=(False, 0, 0))
 
     try:
         return max(SEPARATORS, key=agreement)

@@ -66,10 +66,11 @@ def require_names(table: Table, columns: Sequence[object], option: str) -> None:
     """Refuse numbers for columns that always have names."""
     if table.has_names and not all(isinstance(column, str) for column in columns):
         is_object = table.path in TITLES
+        what = "a saved dataset" if is_dataset(table.path) else f"{file_type(table.path)} files"
         raise DataError(
             f"{table.path}: the names of the columns are not recognised"
             if is_object
-            else f"{table.path}: columns of {file_type(table.path)} files have names, not numbers",
+            else f"{table.path}: columns of {what} have names, not numbers",
             list_columns(table.names(), option),
         )
 

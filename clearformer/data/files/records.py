@@ -35,6 +35,7 @@ from clearformer.wording import count
 OPTION = "--column NAME"
 INPUTS = ("text", "source", "sentence", "prompt", "src", "input", "original", *TEXTS)  # columns of texts, by preference
 FILES = ("image", "path", "file", "file_name", "filename")  # columns of image files
+ARRAYS = ("idx3-ubyte", ".npz", ".npy")  # files of many images, or of vectors
 CHUNK = 256  # rows that are computed at a time
 SAMPLE = 100  # rows in which the type of a column is looked for
 
@@ -189,6 +190,13 @@ def open_records(
     """
     if not is_dataset(path):
         require_file(path)
+    if file_type(path) == ".conll":
+        raise DataError(
+            f"{path} contains labelled words, not texts",
+            "write one sentence per line in a .txt file; evaluate reads .conll files, with --labels",
+        )
+    if path.name.removesuffix(".gz").endswith(ARRAYS):
+        raise DataError(f"{path}: unsupported file type", "give plain text, one text per line, or a data table")
     if not is_dataset(path) and file_type(path) not in (PAIRS.keys() - {".txt"}):
         if column is not None:
             raise DataError(f"{path} is plain text, which has no columns", "remove --column")

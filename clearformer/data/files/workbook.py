@@ -16,7 +16,9 @@ from zipfile import BadZipFile, ZipFile
 from clearformer.data.files.table import Grid, check_cell
 from clearformer.data.files.xml_units import refuse_doctype
 from clearformer.errors import DataError, MachineError
+from clearformer.wording import count
 
+MAX_ROWS = 2**20  # as in Excel; a hostile file could number its first row 10**12, with empty rows before it
 MAX_BYTES = 2**31  # decompressed; a sheet of Excel's maximum of 1,048,576 rows takes about 2**28
 
 
@@ -38,6 +40,8 @@ class Workbook(Grid):
             while (row := self.attempt(lambda: next(rows, None))) is not None:
                 number += 1
                 where = f"{self.path}, row {number}"
+                if number > MAX_ROWS:
+                    raise DataError(f"{self.path}: more than {count(MAX_ROWS, 'row')}", "save it as .csv")
                 cells = [check_cell("" if value is None else str(value), where) for value in row]
                 width = width or len(cells)
                 yield where, cells + [""] * (width - len(cells))  # empty cells at the end of a row may be missing

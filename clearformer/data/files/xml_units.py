@@ -7,8 +7,8 @@
 The columns of a .tmx file are its languages, those of an .xliff file `source` and `target`. Codes of the original
 document inside a segment, such as <ph>, are left out; markup around text, such as <g>, keeps its text.
 
-The files are parsed by expat as they are read. A DOCTYPE, which could declare entities, is refused: nothing is ever
-expanded, and no other file is ever opened.
+The files are parsed by expat as they are read. The DOCTYPE that many tools write, <!DOCTYPE tmx SYSTEM "tmx14.dtd">,
+names a file, which is never opened. A declaration of entities is refused: nothing is ever expanded.
 """
 
 from collections.abc import Generator, Sequence
@@ -25,6 +25,8 @@ from clearformer.errors import DataError
 
 PART = 2**16  # bytes parsed at a time
 SAMPLE = 100  # units in which the languages of a .tmx file are looked for
+MAX_DEPTH = 1000  # elements inside each other: a hostile file could open elements without end
+MAX_TEXTS = 1000  # texts of a unit
 UNITS = {"tu", "trans-unit", "segment"}
 TEXTS = {"seg", "source", "target"}
 HIDDEN = {"bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "alt-trans"}
@@ -42,8 +44,8 @@ class UnitParser:
         self.unit: Unit | None = None
         self.language = ""
         self.text: list[str] | None = None
-        self.n_chars = self.n_hidden = 0
-        self.parser = strict_parser(str(path))
+        self.n_chars = self.n_hidden = self.depth = self.n_bytes = 0
+        self.parser = strict_parser(str(path), allows_dtd=True)
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.add
@@ -53,6 +55,9 @@ class UnitParser:
             with opened(self.path) as file:
                 while part := file.read(PART):
                     self.parser.Parse(part)
+                    self.n_bytes += len(part)
+                    if self.n_bytes - self.parser.CurrentByteIndex > MAX_CELL:  # expat holds what it has not parsed
+                        raise self.too_long("tag or comment")
                     yield from self.units
                     self.units.clear()
                 self.parser.Parse(b"", True)
@@ -61,14 +66,17 @@ class UnitParser:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         tag = local(name)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise DataError(f"{self.where}: more than {MAX_DEPTH:,} elements inside each other", "export it again")
         if self.n_hidden or (tag in HIDDEN and self.unit is not None):
             self.n_hidden += 1
         elif tag in UNITS:
-            self.unit = {}
+            self.unit, self.n_chars = {}, 0
         elif tag == "tuv":
             self.language = attributes.get("xml:lang") or attributes.get("lang") or ""
         elif tag in TEXTS and self.unit is not None:
-            self.text, self.n_chars = [], 0
+            self.text = []
         elif tag == "header":
             self.source_language = attributes.get("srclang", "")
 
@@ -77,11 +85,12 @@ class UnitParser:
             return
         self.n_chars += len(text)
         if self.n_chars > MAX_CELL:
-            raise DataError(f"{self.where}: a segment of more than {MAX_CELL >> 20} Mi characters", "divide it")
+            raise self.too_long("unit")
         self.text.append(text)
 
     def end(self, name: str) -> None:
         tag = local(name)
+        self.depth -= 1
         if self.n_hidden:
             self.n_hidden -= 1
         elif self.unit is None:
@@ -89,9 +98,14 @@ class UnitParser:
         elif tag in TEXTS and self.text is not None:
             self.unit.setdefault(self.language.lower() if tag == "seg" else tag, "".join(self.text))
             self.text = None
+            if len(self.unit) > MAX_TEXTS:
+                raise DataError(f"{self.where}: a unit with more than {MAX_TEXTS:,} languages", "divide it")
         elif tag in UNITS:
             self.units.append((self.where, self.unit))
             self.unit = None
+
+    def too_long(self, what: str) -> DataError:
+        return DataError(f"{self.where}: a {what} of more than {MAX_CELL >> 20} Mi characters", "divide it")
 
     @property
     def where(self) -> str:
@@ -145,19 +159,27 @@ def local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def strict_parser(name: str) -> Any:
-    """Return a parser that refuses a DOCTYPE, and with it all entities but the five of XML, such as &amp;."""
+def strict_parser(name: str, allows_dtd: bool = False) -> Any:
+    """Return a parser without entities, except the five of XML, such as &amp;. It opens no other file.
+
+    A DOCTYPE is refused. With `allows_dtd`, it may name a document type definition, which is not read.
+    """
 
     def refuse(*_: object) -> None:
         raise DataError(
-            f"{name}: an XML file with a DOCTYPE, which could declare entities",
-            "remove the <!DOCTYPE …> declaration from the file",
+            f"{name}: an XML file that {'declares or uses' if allows_dtd else 'could declare'} entities, in a DOCTYPE",
+            "export it again, without declarations in <!DOCTYPE …>",
         )
+
+    def check(_name: str, _system: str | None, _public: str | None, has_declarations: int) -> None:
+        if has_declarations or not allows_dtd:
+            refuse()
 
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = check
     parser.EntityDeclHandler = refuse
+    parser.SkippedEntityHandler = refuse
     return parser
 
 

@@ -79,6 +79,8 @@ def write_table(every: Iterator[Any], first: Any, rows: Rows, keyword: str, path
             if keyword == "text" and isinstance(row, str):
                 row = (row,)
             cells = named(row, names, where, kind.expected)
+            if not cells:
+                raise DataError(f"{where}: a row without columns", f"each row must be {kind.expected}, or a dictionary")
             columns = columns or list(cells)
             if keyword == "recordings":
                 sound = recording_columns(list(cells)).get("sound", next(iter(cells), ""))

@@ -193,6 +193,12 @@ def test_an_array_is_read_by_its_class(tmp_path: Path) -> None:
     assert isinstance(open_table(tmp_path / "a.json"), JsonArray)
 
 
+def test_a_semicolon_in_every_text_is_no_separator(tmp_path: Path) -> None:
+    texts = [f'the "{i}th" dog; or\nso &amp; on' for i in range(9)]
+    path = write_table("csv", tmp_path, {"id": list(map(str, range(9))), "text": texts})
+    assert [values for _, values in open_table(path).read(["text"])] == [[text] for text in texts]
+
+
 # Arrow
 
 
@@ -253,14 +259,37 @@ BOMB = """<?xml version="1.0"?>
     [
         BOMB,
         BOMB.replace("&c;", "x"),
-        '<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx/>',
+        '<!DOCTYPE tmx SYSTEM "tmx14.dtd" [<!ELEMENT tmx ANY>]><tmx/>',
+        '<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx><tu><seg>&x;</seg></tu></tmx>',
         '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]><tmx><seg>&x;</seg></tmx>',
     ],
 )
 @pytest.mark.parametrize("suffix", ["tmx", "xliff"])
-def test_a_doctype_is_refused(text: str, suffix: str, tmp_path: Path) -> None:
+def test_entities_are_refused(text: str, suffix: str, tmp_path: Path) -> None:
     (tmp_path / f"a.{suffix}").write_text(text)
-    assert "an XML file with a DOCTYPE" in refused(tmp_path / f"a.{suffix}", ("source", "target"))
+    assert "an XML file that declares or uses entities" in refused(tmp_path / f"a.{suffix}", ("source", "target"))
+
+
+def test_a_document_type_without_entities_is_not_opened(tmp_path: Path) -> None:
+    """As translation tools write it. A file of that name beside it is not read."""
+    (tmp_path / "tmx14.dtd").write_text('<!ENTITY x "hostile">')
+    units = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="fr"><seg>b</seg></tuv></tu>'
+    text = f'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx><header srclang="en"/><body>{units}</body></tmx>'
+    (tmp_path / "a.tmx").write_text(text)
+    assert list(read_pairs(tmp_path / "a.tmx", ("en", "fr"))) == [("a", "b")]
+    (tmp_path / "a.tmx").write_text(text.replace(">a<", ">&x;<"))
+    assert "declares or uses entities" in refused(tmp_path / "a.tmx", ("en", "fr"))
+
+
+def test_elements_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_text("<tmx>" + "<a>" * 2000)
+    assert "more than 1,000 elements inside each other" in refused(path, ("en", "fr"))
+    path.write_text("<tmx><tu>" + "".join(f'<tuv xml:lang="{i}"><seg/></tuv>' for i in range(1100)) + "</tu></tmx>")
+    assert "a unit with more than 1,000 languages" in refused(path, ("en", "fr"))
+    monkeypatch.setattr(xml_units, "MAX_CELL", 100_000)
+    path.write_text(f'<tmx a="{"x" * 500_000}"/>')
+    assert "a tag or comment of more than 0 Mi characters" in refused(path, ("en", "fr"))
 
 
 def test_an_undeclared_entity_is_refused(tmp_path: Path) -> None:
@@ -278,7 +307,7 @@ def test_a_workbook_with_a_doctype_or_too_large_is_refused(tmp_path: Path, monke
     with zipfile.ZipFile(path, "w") as book:
         for name, data in entries.items():
             book.writestr(name, BOMB if name.endswith("sheet1.xml") else data)
-    assert "sheet1.xml: an XML file with a DOCTYPE" in refused(path)
+    assert "sheet1.xml: an XML file that could declare entities" in refused(path)
 
 
 def test_languages_of_a_translation_memory(tmp_path: Path) -> None:
@@ -304,7 +333,7 @@ def test_two_languages_of_a_memory_need_no_choice(tmp_path: Path) -> None:
 def test_a_segment_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table("tmx", tmp_path, {"en": ["a" * 300], "fr": ["b"]})
     monkeypatch.setattr(xml_units, "MAX_CELL", 200)
-    assert "a segment of more than" in refused(path)
+    assert "a unit of more than" in refused(path)
 
 
 # Names

@@ -142,6 +142,7 @@ def test_numbered_classes_of_datasets_have_their_names(tmp_path: Path) -> None:
         ([1, 2], r"a list, row 1: an int, not a tuple \(source, target\)"),
         ([("a", "b"), None], "a list, row 2: a NoneType, not a tuple"),
         ([("a", "b"), ("c",)], "a list, row 2: a tuple of 1 value, not a tuple"),
+        ([{}, {}], "a list, row 1: a row without columns"),
         ([("a", b"b")], "a list, row 1: bytes in a cell"),
         ([("a", object())], "a list, row 1: an object in a cell"),
         ([("a", "\ud800")], "a list, row 1: text that cannot be encoded"),

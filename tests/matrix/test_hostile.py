@@ -1,0 +1,103 @@
+"""Hostile files, read in a process with 4 GiB of memory: one sentence, no other file opened, no script run."""
+
+import gzip
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .cells import require_sentence
+from .kinds import columns, write
+
+pytestmark = pytest.mark.matrix
+READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+from pathlib import Path
+from clearformer.data.pairs import named_pair_columns, read_pairs
+from clearformer.errors import ClearformerError
+try:
+    path = Path(sys.argv[1])
+    print(sum(1 for _ in read_pairs(path, named_pair_columns(path))))
+except ClearformerError as error:
+    sys.exit(str(error))
+"""
+UNIT = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="fr"><seg>b</seg></tuv></tu>'
+
+
+def gz(path: Path, start: bytes, part: bytes, n: int) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(start)
+        for _ in range(n):
+            file.write(part)
+    return path
+
+
+def zst(path: Path) -> Path:
+    with pytest.importorskip("zstandard").open(path, "wb") as file:
+        for _ in range(600):
+            file.write(b"a" * 2**20)
+    return path
+
+
+def sheet(path: Path, old: str, new: str) -> Path:
+    write("xlsx", path.parent, columns("pairs", "xlsx")).rename(path)
+    with zipfile.ZipFile(path) as book:
+        entries = {name: book.read(name) for name in book.namelist()}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, data in entries.items():
+            assert "sheet1" not in name or old.encode() in data
+            book.writestr(name, data.replace(old.encode(), new.encode()) if "sheet1" in name else data)
+    return path
+
+
+def text(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "a line without end": (lambda at: gz(at / "a.csv.gz", b"", b"a" * 2**20, 600), "a line of more than 256 MiB"),
+    "a line without end, zst": (lambda at: zst(at / "a.tsv.zst"), "a line of more than 256 MiB"),
+    "elements without end": (lambda at: gz(at / "a.tmx.gz", b"<tmx>", b"<a>" * 2**18, 2), "elements inside each other"),
+    "entities": (
+        lambda at: text(at / "a.tmx", f'<!DOCTYPE tmx [<!ENTITY a "ha">]><tmx>{UNIT.format("&a;")}</tmx>'),
+        "declares or uses entities",
+    ),
+    "another file": (
+        lambda at: text(
+            at / "a.xliff",
+            '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x><trans-unit><source>&a;</source></trans-unit></x>',
+        ),
+        "declares or uses entities",
+    ),
+    "entities in a workbook": (
+        lambda at: sheet(at / "a.xlsx", "<worksheet ", '<!DOCTYPE x [<!ENTITY a "ha">]><worksheet '),
+        "could declare entities",
+    ),
+    "a row of a high number": (
+        lambda at: sheet(at / "a.xlsx", '<row r="2"', '<row r="999999999999"'),
+        "more than 1,048",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    make, reason = HOSTILE[kind]
+    command = [sys.executable, "-c", READ, str(make(tmp_path))]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 1
+    require_sentence(result.stderr, reason)
+
+
+def test_a_script_in_a_dataset_is_not_run(tmp_path: Path) -> None:
+    path = write("dataset", tmp_path, columns("pairs", "dataset"))
+    for name in ("dataset.py", "__init__.py", "sitecustomize.py"):
+        (path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    result = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "23", result.stderr
+    assert not (tmp_path / "ran").exists()
