@@ -12,6 +12,7 @@ from clearformer.cli.options import (
     Json,
     Out,
     Rate,
+    Resume,
     RunDevice,
     RunPrecision,
     Seed,
@@ -43,7 +44,7 @@ def finetune(
     precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
+    resume: Resume = False,
     device: RunDevice = "auto",
     out: Out = None,
     json: Json = False,

@@ -11,7 +11,9 @@ from clearformer.cli.options import (
     BatchSize,
     Epochs,
     Json,
+    NewModel,
     Rate,
+    RecipeFile,
     RunDevice,
     RunPrecision,
     Set,
@@ -32,10 +34,7 @@ def sweep(
             rich_help_panel="What to try",
         ),
     ],
-    recipe: Annotated[
-        Path | None,
-        typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
-    ] = None,
+    recipe: RecipeFile = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -57,17 +56,7 @@ def sweep(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of the random choices.", rich_help_panel="What to try")
     ] = 0,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Preset, such as transformer-small, or architecture, such as gpt.",
-            show_default="chosen from the data",
-            rich_help_panel="Model and settings",
-        ),
-    ] = None,
+    model: NewModel = None,
     steps: Steps = None,
     epochs: Epochs = None,
     lr: Rate = None,

@@ -1,7 +1,6 @@
 """The command `clearformer train`."""
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +11,11 @@ from clearformer.cli.options import (
     BatchSize,
     Epochs,
     Json,
+    NewModel,
     Out,
     Rate,
+    RecipeFile,
+    Resume,
     RunDevice,
     RunPrecision,
     Seed,
@@ -26,21 +28,8 @@ from clearformer.cli.options import (
 @app.command(cls=TrainingCommand)
 def train(
     ctx: typer.Context,
-    recipe: Annotated[
-        Path | None,
-        typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Preset, such as transformer-small, or architecture, such as gpt.",
-            show_default="chosen from the data",
-            rich_help_panel="Model and settings",
-        ),
-    ] = None,
+    recipe: RecipeFile = None,
+    model: NewModel = None,
     steps: Steps = None,
     epochs: Epochs = None,
     lr: Rate = None,
@@ -49,7 +38,7 @@ def train(
     precision: RunPrecision = None,
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
+    resume: Resume = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and write nothing.", rich_help_panel="Run")
     ] = False,
