@@ -78,7 +78,12 @@ def sweep(command: list[str], folder: Path) -> dict[str, Any]:
 
 
 def killed_and_resumed(command: list[str], folder: Path, seconds: float) -> dict[str, Any]:
-    """Kill a sweep with all its processes, resume it, and compare its results with those of an uninterrupted one."""
+    """Kill a sweep with all its processes, resume it, and compare its results with those of an uninterrupted one.
+
+    A finished comparison is only read.
+    """
+    if (file := folder.with_name("resumed.json")).exists():
+        return json.loads(file.read_text())
     process = subprocess.Popen([*command, "--out", str(folder)], stdout=subprocess.DEVNULL, process_group=0)
     try:
         process.wait(seconds)
@@ -90,7 +95,9 @@ def killed_and_resumed(command: list[str], folder: Path, seconds: float) -> dict
     resumed, straight = (
         metrics(sweep(command, path)) for path in (folder, folder.with_name(f"{folder.name}-straight"))
     )
-    return {"killed_after": seconds, "started": len(runs), "complete": len(complete), "is_equal": resumed == straight}
+    result = {"killed_after": seconds, "started": len(runs), "complete": len(complete), "is_equal": resumed == straight}
+    file.write_text(json.dumps(result))
+    return result
 
 
 def metrics(results: dict[str, Any]) -> list[dict[str, Any]]:
