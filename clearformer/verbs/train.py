@@ -11,7 +11,7 @@ from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
-from clearformer.tasks import TASKS, collect, examples, task_named, written
+from clearformer.tasks import TASKS, Given, collect, examples, task_named, written
 from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.journal import console
@@ -44,7 +44,7 @@ def plan(
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
     )
-    chosen = choose(recipe, model, settings, device, data)
+    chosen = choose(recipe, model, settings, device, collect(data))
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
@@ -95,18 +95,15 @@ def train(
         refuse_with_recipe({**data, "model": model, "settings": list(settings) or None})
         chosen = Plan(recipe)
     else:
-        chosen = choose(recipe, model, settings, device, data)
+        chosen = choose(recipe, model, settings, device, collect(data))
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
     return run(chosen, Path(out) if out else default_folder(chosen.recipe), resume, device)
 
 
-def choose(
-    recipe: Name | None, model: str | None, settings: Sequence[str], device: str, data: Mapping[str, Any]
-) -> Plan:
+def choose(recipe: Name | None, model: str | None, settings: Sequence[str], device: str, given: Given | None) -> Plan:
     """Read the recipe from a file, or let the task choose a recipe from the data."""
-    given = collect(data)
     if recipe is not None and given is not None:
         raise ConfigError(
             f"{recipe} and --{given.flag.name} cannot be combined: a recipe defines its data in [data]",
