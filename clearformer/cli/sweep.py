@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import (
     BatchSize,
     Epochs,
@@ -99,8 +100,6 @@ def sweep(
     Prints a table, and writes results.json, a figure, and `best`, a link to the best run, to --out. To resume an
     interrupted sweep, repeat the command with its --out.
     """
-    from json import dumps
-
     from clearformer.cli.columns import in_columns
     from clearformer.training.journal import console
     from clearformer.verbs.sweep import sweep as verb
@@ -110,7 +109,7 @@ def sweep(
     options |= {"steps": steps, "epochs": epochs, "lr": lr, "batch_size": batch_size, "precision": precision}
     results = verb(recipe, **options, **ctx.obj)
     if json:
-        print(dumps(results, ensure_ascii=False))
+        print_json(results)
         return
     print(in_columns(cells(results), is_last_left=True))
     print(results["best"])

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import (
     Balance,
     BatchSize,
@@ -65,8 +66,6 @@ def train(
     size is chosen as well. Options such as --steps and --set take precedence over a recipe. docs/recipes.md has more
     examples. Prints the run folder at the end.
     """
-    from json import dumps
-
     from clearformer.verbs import train as verb
 
     options: dict[str, Any] = {"settings": settings, "balance": balance, "device": device}
@@ -75,10 +74,10 @@ def train(
     if dry_run:
         chosen = verb.plan(recipe, model=model, **options, **ctx.obj)
         verb.probe(chosen)
-        print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
+        print_json(chosen.tables()) if json else print(chosen.dump(), end="")
         folder = out or verb.default_folder(chosen)
         print(f"dry run: nothing is written; without --dry-run, the run folder is {folder}", file=sys.stderr)
         return
     report = verb.train(recipe, model=model, out=out, resume=resume, **options, **ctx.obj)
     if report:
-        print(dumps(report) if json else report["run"])
+        print_json(report) if json else print(report["run"])
