@@ -7,7 +7,6 @@
 classifier works in scikit-learn's pipelines, searches and cross-validation; scikit-learn itself is not needed.
 """
 
-import json
 from collections.abc import Iterable
 from inspect import signature
 from pathlib import Path
@@ -96,16 +95,16 @@ class TextClassifier:
         names = [classes[label] for label in labels.tolist()]
         folder = self.temporary_folder() if self.out is None else Path(self.out)
         with silenced(not self.verbose):
-            self.report_ = self.train(write_examples(folder, texts, names, self.validation_fraction, self.seed), folder)
+            self.report_ = self.train(split_examples(texts, names, self.validation_fraction, self.seed), folder)
         self.classes_ = np.unique(labels)
         self.open(folder)
         return self
 
-    def train(self, files: "Files", folder: Path) -> dict[str, Any]:
+    def train(self, examples: "Examples", folder: Path) -> dict[str, Any]:
         """Train in the run folder, and return the report."""
         short = ("steps", "epochs", "lr", "batch_size", "seed", "balance", "settings", "device")
         options = {name: getattr(self, name) for name in short}
-        options |= {"labels": files.train, "valid": files.valid, "text_columns": "text", "label_column": "label"}
+        options |= {"labels": examples.train, "valid": examples.valid, "text_columns": "text", "label_column": "label"}
         if self.base is None:
             return train(model=self.model, out=folder, **options)
         if self.model is not None:
@@ -205,22 +204,18 @@ class TextClassifier:
             self.open(folder)
 
 
-class Files(NamedTuple):
-    """The data files of a run."""
+class Examples(NamedTuple):
+    """The rows of the training and the validation data."""
 
-    train: Path
-    valid: Path
+    train: list[dict[str, str]]
+    valid: list[dict[str, str]]
 
 
-def write_examples(folder: Path, texts: list[str], labels: list[str], fraction: float, seed: int) -> Files:
-    """Write .jsonl files to the run folder, with the given fraction of each class in the validation file."""
-    files = Files(folder / "examples" / "train.jsonl", folder / "examples" / "valid.jsonl")
-    files.train.parent.mkdir(parents=True, exist_ok=True)
-    valid = held_out(labels, fraction, seed)
-    for path, is_valid in ((files.train, False), (files.valid, True)):
-        rows = [{"text": texts[i], "label": labels[i]} for i in np.flatnonzero(valid == is_valid)]
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return files
+def split_examples(texts: list[str], labels: list[str], fraction: float, seed: int) -> Examples:
+    """Return the examples with the given fraction of each class in the validation data."""
+    is_valid = held_out(labels, fraction, seed)
+    rows = [{"text": text, "label": label} for text, label in zip(texts, labels)]
+    return Examples(*([rows[i] for i in np.flatnonzero(is_valid == part)] for part in (False, True)))
 
 
 def held_out(labels: list[str], fraction: float, seed: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import clearformer
 from clearformer.errors import CheckpointError, ConfigError, DataError
-from clearformer.estimator import TextClassifier, as_texts, class_names, held_out, write_examples
+from clearformer.estimator import TextClassifier, as_texts, class_names, held_out, split_examples
 from clearformer.recipe import Recipe
 
 GOOD, BAD, ABOUT = ("good", "great", "fine", "nice"), ("bad", "awful", "poor", "dull"), ("dogs", "cats", "love", "war")
@@ -52,10 +52,11 @@ def test_a_fitted_classifier_knows_what_it_learned(fitted: TextClassifier) -> No
 
 
 def test_it_trains_as_the_command_does(fitted: TextClassifier, tmp_path: Path) -> None:
-    files = write_examples(tmp_path, TEXTS, LABELS, 0.1, 1)
+    for name, rows in split_examples(TEXTS, LABELS, 0.1, 1)._asdict().items():
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{row['text']}\t{row['label']}\n" for row in rows))
     settings = ["train.seed=1", "train.steps=30"]
     options = {"out": tmp_path / "run", "settings": settings, "device": "cpu"}
-    report = clearformer.train(labels=files.train, valid=files.valid, **options)
+    report = clearformer.train(labels=tmp_path / "train.tsv", valid=tmp_path / "valid.tsv", **options)
     assert report["valid"] == fitted.report_["valid"]
     assert (clearformer.load(tmp_path / "run").logits(TEXTS) == fitted.handle_.logits(TEXTS)).all()
 
@@ -170,6 +171,9 @@ def test_a_given_folder_is_a_run_like_any_other(tmp_path: Path) -> None:
     classifier = TextClassifier(steps=2, out=tmp_path / "run").fit(TEXTS, LABELS)
     loaded = clearformer.load(tmp_path / "run")
     assert (loaded.logits(TEXTS) == classifier.handle_.logits(TEXTS)).all()
+    data = Recipe.read(tmp_path / "run" / "recipe.toml").data
+    assert (data.train.given, data.valid.given) == ("a list of 28 labelled texts", "a list of 4 labelled texts")
+    assert data.train.path.is_relative_to(tmp_path / "run" / "given")  # the objects are not needed to resume
     assert clearformer.train(out=tmp_path / "run", resume=True, settings=["train.steps=3"])["steps"] == 3
     with pytest.raises(CheckpointError, match="already contains a run"):
         classifier.fit(TEXTS, LABELS)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json
 
 
@@ -84,17 +85,18 @@ def bench(
     Peers are Hugging Face transformers, CTranslate2, nanoGPT and plain PyTorch. A library that is not installed is
     skipped, and so are rows that need a GPU on a machine without one. Ctrl-C keeps the rows measured so far.
     """
-    from json import dumps
-
     from clearformer.speed.table import print_results
     from clearformer.training.journal import console
     from clearformer.verbs.bench import as_command, listing
     from clearformer.verbs.bench import bench as measure
 
     if list_rows:
-        for row in listing():
-            text = f"{row['name']:<22} {row['device']:<5} {row['work']}"
-            print(dumps(row, ensure_ascii=False) if json else text)
+        rows = listing()
+        if json:
+            print_json({"rows": rows})
+            return
+        for row in rows:
+            print(f"{row['name']:<22} {row['device']:<5} {row['work']}")
         return
     names = [name for names in only for name in names.split(",")]
     results = measure(
@@ -109,7 +111,7 @@ def bench(
         update=update,
     )
     if json:
-        print(dumps(results, ensure_ascii=False))
+        print_json(results)
     else:
         print_results(results)
         print(out)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import MODEL_HELP, Command, Json
 
 
@@ -57,9 +58,7 @@ def card(
     The card is a README.md with the header that the Hugging Face hub reads. Sizes, scores and settings come from the
     run folder. Questions that only you can answer are marked in italics.
     """
-    from json import dumps
-
     from clearformer.verbs.card import card as write_card
 
     path = write_card(model, out, title, license, language, overwrite)
-    print(dumps({"card": str(path)}) if json else path)
+    print_json({"card": str(path)}) if json else print(path)

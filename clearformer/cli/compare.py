@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json, RunDevice
 
 
@@ -45,8 +46,6 @@ def compare(
     Prints a table of results, and writes results.json, a figure and a web page. To resume an interrupted comparison,
     repeat the command. docs/recipes.md describes the file format.
     """
-    from json import dumps
-
     from clearformer.cli.columns import in_columns
     from clearformer.comparison.page import cells
     from clearformer.training.journal import console
@@ -54,7 +53,7 @@ def compare(
 
     results = compare_recipes(settings, out, device, console.print, at_once)
     if json:
-        print(dumps(results, ensure_ascii=False))
+        print_json(results)
         return
     print(in_columns(cells(results)))
     print(results["page"])

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import BatchSize, Command, Epochs, Json, Rate, RunPrecision, Set, Steps
 
 
@@ -39,8 +40,6 @@ def demo(
     Trains a small English-Hindi translator on a synthetic corpus, prints its BLEU on three test sets of increasing
     difficulty, plots its attention, and translates three sentences with the bundled English-French model.
     """
-    from json import dumps
-
     from clearformer.training.journal import console
     from clearformer.verbs.choices import all_settings
     from clearformer.verbs.demo import demo as run_demo
@@ -48,4 +47,4 @@ def demo(
     chosen = all_settings(settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, precision=precision)
     result = run_demo(out, (f"train.seed={seed}", *chosen), seed, console.print if json else print)
     if json:
-        print(dumps(result))
+        print_json(result)

@@ -1,6 +1,7 @@
 """The command `clearformer doctor`."""
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json
 
 
@@ -15,10 +16,8 @@ def doctor(json: Json = False) -> None:
     Prints one line per fact: `ok`, or `note` with advice on speed or missing packages. Nothing is compiled or
     allocated, so it is safe to use while a model is training.
     """
-    from json import dumps
-
     from clearformer.verbs.doctor import describe
     from clearformer.verbs.doctor import doctor as examine
 
     report = examine()
-    print(dumps(report) if json else "\n".join(describe(report)))
+    print_json(report) if json else print("\n".join(describe(report)))

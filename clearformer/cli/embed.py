@@ -8,6 +8,7 @@ import typer
 
 from clearformer.cli import app
 from clearformer.cli.inputs import Column, Input, open_inputs
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
 
@@ -55,8 +56,6 @@ def embed(
     vector per line, its features separated by tabs. In .jsonl and .json files the vector is a list, `embedding`; in
     .csv and .tsv files its features are the columns embedding_0, embedding_1 and so on.
     """
-    from json import dumps
-
     import numpy as np
 
     from clearformer.data.files.write import VECTORS
@@ -88,10 +87,10 @@ def embed(
     job = Job("embed", features if ending in (".csv", ".tsv") else ["embedding"], run)
     if out is not None:
         n_rows = write_results(records, out, job)
-        print(dumps({"texts": n_rows, "width": width, "out": str(out)}) if json else out)
+        print_json({"texts": n_rows, "width": width, "out": str(out)}) if json else print(out)
     elif json:
         vectors = [result.values[0].tolist() for result in results(records, job)]
-        print(dumps({"texts": len(vectors), "width": width, "vectors": vectors}))
+        print_json({"texts": len(vectors), "width": width, "vectors": vectors})
     else:
         for result in results(records, job):
             print(*result.lines, sep="\n")

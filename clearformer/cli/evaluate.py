@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import MODEL_HELP, Beam, DataCommand, Device, Engine, Json, LengthPenalty
 from clearformer.wording import count
 
@@ -156,10 +157,8 @@ def evaluate(
 
 def show(metrics: dict[str, Any], json: bool, confusion: bool = False) -> None:
     """Print the metrics as one JSON object, or as lines: one per metric, the loss last, then one per count."""
-    from json import dumps
-
     if json:
-        print(dumps(metrics))
+        print_json(metrics)
         return
     from clearformer.tasks.task import UNITS
 

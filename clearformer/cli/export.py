@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import MODEL_HELP, Command, Json
 
 
@@ -34,9 +35,7 @@ def export(
     The folder contains the weights, the configuration and the tokenizer or image processor. A model is exported as the
     published architecture that it matches; a model that matches none is refused.
     """
-    from json import dumps
-
     from clearformer.verbs.export import export_model
 
     report = export_model(model, out, format)
-    print(dumps(report) if json else report["folder"])
+    print_json(report) if json else print(report["folder"])

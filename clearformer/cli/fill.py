@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
 
@@ -38,13 +39,11 @@ def fill(
     model scores the whole sentence. A masked model, such as BERT, reads both sides of the blank, and its
     log-probability is the log-probability of the word alone.
     """
-    from json import dumps
-
     from clearformer.verbs.fill import fill as find_words
 
     rows = find_words(model, text, n, candidates.split(",") if candidates else None, device=device)
     if json:
-        print(dumps(rows, ensure_ascii=False))
+        print_json({"words": rows})
         return
     for row in rows:
         print(f"{row['probability']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")

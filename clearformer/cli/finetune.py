@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import (
     Balance,
     BatchSize,
@@ -13,6 +14,7 @@ from clearformer.cli.options import (
     Json,
     Out,
     Rate,
+    Resume,
     RunDevice,
     RunPrecision,
     Seed,
@@ -45,7 +47,7 @@ def finetune(
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
     exportable: Exportable = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
+    resume: Resume = False,
     device: RunDevice = "auto",
     out: Out = None,
     json: Json = False,
@@ -67,8 +69,6 @@ def finetune(
     The methods lora, prefix and head save only the weights they train. Such a run needs MODEL at inference, so keep
     MODEL in place, or move both together. Prints the run folder at the end.
     """
-    from json import dumps
-
     from clearformer.verbs import finetune as verb
 
     chosen_method: Any = method
@@ -83,4 +83,4 @@ def finetune(
     options |= {"batch_size": batch_size, "seed": seed, "precision": precision}
     report = verb.finetune(model, method=chosen_method, out=out, **options, **ctx.obj)
     if report:
-        print(dumps(report) if json else report["run"])
+        print_json(report) if json else print(report["run"])

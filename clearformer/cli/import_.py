@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json
 
 
@@ -14,7 +15,12 @@ def import_(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="Hugging Face folder, or .gguf, .pth or .safetensors file.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Run folder to write; it must be new or empty.")],
+    out: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="OUT", help="Run folder to write; it must be new or empty.", show_default="SOURCE, to name classes"
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -32,17 +38,18 @@ def import_(
       clearformer import t5-small runs/t5                            # a Hugging Face folder
       clearformer import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
       clearformer import resnet50-0676ba61.pth runs/resnet50 --classes imagenet.txt
+      clearformer import runs/resnet50 --classes imagenet.txt        # name the classes later
 
     Hugging Face folders: Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet. GGUF files: Llama. torchvision
     weights, recognised by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. This is the only command that reads
     pickles (pytorch_model.bin and .pth), and it reads nothing but tensors from them.
-    """
-    from json import dumps
 
+    If --classes was forgotten, give it with the run folder as SOURCE and without OUT: only the names are written.
+    """
     from clearformer.verbs.import_ import import_model
 
     report = import_model(source, out, None if classes is None else read_names(classes))
-    print(dumps(report) if json else report["run"])
+    print_json(report) if json else print(report["run"])
 
 
 def read_names(names: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import read_inputs
 from clearformer.errors import ConfigError
 
@@ -76,7 +77,7 @@ def open_inputs(
         if column is not None:
             raise ConfigError("--column needs --input", "give the file with --input FILE")
         if not is_image:
-            hint_files(verb, arguments or ())
+            refuse_files(verb, arguments or ())
         return given_texts(list(arguments or ()), name)
     if arguments:
         raise ConfigError("texts as arguments and --input cannot be combined", "give one of them")
@@ -108,24 +109,25 @@ def given_texts(texts: list[str], name: str) -> "Records":
     return records
 
 
-def hint_files(verb: str, arguments: Sequence[str]) -> None:
-    """Point out an argument that is the name of a file: it is a text like any other here."""
+def refuse_files(verb: str, arguments: Sequence[str]) -> None:
+    """Refuse an argument that is the name of a file with an ending; a single word, such as `notes`, may be a text."""
     for text in arguments:
         if os.path.isfile(text):
-            print(f"`{text}` is a file; to {verb} its lines: --input {text}", file=sys.stderr)
+            message, hint = f"`{text}` is a file, and {verb} takes texts", f"to {verb} its lines: --input {text}"
+            if os.path.splitext(text)[1]:
+                raise ConfigError(message, hint)
+            print(f"note: {message}; {hint}", file=sys.stderr)
 
 
 def deliver(records: "Records", out: Path | None, json: bool, key: str, job: "Job") -> None:
     """Write the results to --out, and print its name; or print the results: lines, or one JSON object."""
-    from json import dumps
-
     from clearformer.verbs.rows import results, write_results
 
     if out is not None:
         n_rows = write_results(records, out, job)
-        print(dumps({"out": str(out), "rows": n_rows}) if json else out)
+        print_json({"out": str(out), "rows": n_rows}) if json else print(out)
     elif json:
-        print(dumps({key: [result.json for result in results(records, job) if result.json]}, ensure_ascii=False))
+        print_json({key: [result.json for result in results(records, job) if result.json]})
     else:
         for result in results(records, job):
             for line in result.lines:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json
 
 
@@ -34,13 +35,11 @@ def inspect(
     The cost is the number of multiply-adds for one text, sentence pair, image or recording. Image models also show the
     receptive field of each layer (column `sees`). Nothing is computed, so large models need no time or memory.
     """
-    from json import dumps
-
     from clearformer.verbs.inspect import inspect as summarize
 
     result = summarize(name, length)
     if json:
-        print(dumps(result))
+        print_json(result)
         return
     width = max(len(layer["name"]) for layer in result["layers"])
     sees = any(layer["receptive_field"] for layer in result["layers"])

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json
 
 
@@ -35,9 +36,7 @@ def merge(
 
     The result is a run folder that no longer needs the base model. Prints the run folder.
     """
-    from json import dumps
-
     from clearformer.verbs.merge import merge as merge_adapter
 
     report = merge_adapter(adapter, out, base)
-    print(dumps(report) if json else report["run"])
+    print_json(report) if json else print(report["run"])

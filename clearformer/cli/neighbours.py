@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Json, Model
 
 
@@ -26,14 +27,12 @@ def neighbours(
 
     Works on the source vocabulary of a translator. Prints the cosine similarity and the word, most similar first.
     """
-    from json import dumps
-
     from clearformer.verbs.neighbours import neighbours as nearest
 
     rows = nearest(model, word, n)
     if json:
         rounded = [{**row, "cosine": round(row["cosine"], 6)} for row in rows]
-        print(dumps({"word": word, "neighbours": rounded}, ensure_ascii=False))
+        print_json({"word": word, "neighbours": rounded})
         return
     for row in rows:
         print(f"{row['cosine']:6.3f}  {row['word']}")

@@ -31,6 +31,21 @@ def model_option(group: str, default: str | bool = False) -> Any:
 
 
 Model = Annotated[str, model_option("Input")]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
+]
+NewModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="Preset, such as transformer-small, or architecture, such as gpt.",
+        show_default="chosen from the data",
+        rich_help_panel="Model and settings",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -131,6 +146,7 @@ RunDevice = Annotated[
     str,
     typer.Option("--device", metavar="DEVICE", help="Device to use: auto, cpu, cuda or mps.", rich_help_panel="Run"),
 ]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.", rich_help_panel="Output")]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json
 
 
@@ -97,8 +98,6 @@ def plot(
     For text models: embeddings of texts, and attention (every head of a layer). Attention layers are numbered
     0, 1 and so on; in the encoder of a translator, encoder.0, encoder.1 and so on. --json prints the plotted values.
     """
-    from json import dumps
-
     from clearformer.training.journal import console
     from clearformer.verbs.plot import plot as draw
 
@@ -115,4 +114,4 @@ def plot(
             layer=layer,
             device=device,
         )
-    print(dumps(values, ensure_ascii=False) if json else f"{values['figure']}: {values['title']}")
+    print_json(values) if json else print(f"{values['figure']}: {values['title']}")

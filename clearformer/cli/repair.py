@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
 
@@ -28,13 +29,11 @@ def repair(
     Prints four columns, best first: probability among the repairs considered, log-probability, word, repaired text.
     `clearformer fill` is for a blank whose position is known.
     """
-    from json import dumps
-
     from clearformer.verbs.repair import repair as find_repairs
 
     rows = find_repairs(model, text, n, device=device)
     if json:
-        print(dumps(rows, ensure_ascii=False))
+        print_json({"repairs": rows})
         return
     for row in rows:
         print(f"{row['probability']:.4f}\t{row['logprob']:.4f}\t{row['word']}\t{row['text']}")

@@ -7,6 +7,7 @@ import typer
 
 from clearformer.cli import app
 from clearformer.cli.inputs import Column, Input, Results, open_inputs
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def score(
     --out keeps the order of the input, and adds the columns logprob, tokens and perplexity to its columns. For a
     translator, --column gives the column of the sources and the column of the translations.
     """
-    from json import dumps
-
     from clearformer.errors import ConfigError
     from clearformer.handles.scorer import Score, most_probable_first
     from clearformer.verbs.load import load_for
@@ -80,13 +79,13 @@ def score(
 
     if out is not None:
         n_rows = write_results(records, out, Job("score", ["logprob", "tokens", "perplexity"], run))
-        print(dumps({"out": str(out), "rows": n_rows}) if json else out)
+        print_json({"out": str(out), "rows": n_rows}) if json else print(out)
         return
     with counting("score", records.n_rows) as counted:
         parts = (scores([record.texts for record in chunk]) for _, chunk in counted(records.chunks()))
         ranked = most_probable_first(one for part in parts for one in part)
     if json:
-        print(dumps([as_row(one) for one in ranked], ensure_ascii=False))
+        print_json({"scores": [as_row(one) for one in ranked]})
         return
     for one in ranked:
         print(as_line(one))

@@ -7,11 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import (
     BatchSize,
     Epochs,
     Json,
+    NewModel,
     Rate,
+    RecipeFile,
     RunDevice,
     RunPrecision,
     Set,
@@ -32,10 +35,7 @@ def sweep(
             rich_help_panel="What to try",
         ),
     ],
-    recipe: Annotated[
-        Path | None,
-        typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
-    ] = None,
+    recipe: RecipeFile = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -57,17 +57,7 @@ def sweep(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of the random choices.", rich_help_panel="What to try")
     ] = 0,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Preset, such as transformer-small, or architecture, such as gpt.",
-            show_default="chosen from the data",
-            rich_help_panel="Model and settings",
-        ),
-    ] = None,
+    model: NewModel = None,
     steps: Steps = None,
     epochs: Epochs = None,
     lr: Rate = None,
@@ -110,8 +100,6 @@ def sweep(
     Prints a table, and writes results.json, a figure, and `best`, a link to the best run, to --out. To resume an
     interrupted sweep, repeat the command with its --out.
     """
-    from json import dumps
-
     from clearformer.cli.columns import in_columns
     from clearformer.training.journal import console
     from clearformer.verbs.sweep import sweep as verb
@@ -121,7 +109,7 @@ def sweep(
     options |= {"steps": steps, "epochs": epochs, "lr": lr, "batch_size": batch_size, "precision": precision}
     results = verb(recipe, **options, **ctx.obj)
     if json:
-        print(dumps(results, ensure_ascii=False))
+        print_json(results)
         return
     print(in_columns(cells(results), is_last_left=True))
     print(results["best"])

@@ -1,20 +1,23 @@
 """The command `clearformer train`."""
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import (
     Balance,
     BatchSize,
     Epochs,
     Exportable,
     Json,
+    NewModel,
     Out,
     Rate,
+    RecipeFile,
+    Resume,
     RunDevice,
     RunPrecision,
     Seed,
@@ -27,21 +30,8 @@ from clearformer.cli.options import (
 @app.command(cls=TrainingCommand)
 def train(
     ctx: typer.Context,
-    recipe: Annotated[
-        Path | None,
-        typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Preset, such as transformer-small, or architecture, such as gpt.",
-            show_default="chosen from the data",
-            rich_help_panel="Model and settings",
-        ),
-    ] = None,
+    recipe: RecipeFile = None,
+    model: NewModel = None,
     steps: Steps = None,
     epochs: Epochs = None,
     lr: Rate = None,
@@ -51,7 +41,7 @@ def train(
     settings: Set = [],  # noqa: B006
     balance: Balance = False,
     exportable: Exportable = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.", rich_help_panel="Run")] = False,
+    resume: Resume = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and write nothing.", rich_help_panel="Run")
     ] = False,
@@ -78,8 +68,6 @@ def train(
     size is chosen as well. Options such as --steps and --set take precedence over a recipe. docs/recipes.md has more
     examples. Prints the run folder at the end.
     """
-    from json import dumps
-
     from clearformer.verbs import train as verb
 
     options: dict[str, Any] = {"settings": settings, "balance": balance, "exportable": exportable, "device": device}
@@ -88,10 +76,10 @@ def train(
     if dry_run:
         chosen = verb.plan(recipe, model=model, **options, **ctx.obj)
         verb.probe(chosen)
-        print(dumps(chosen.tables()) if json else chosen.dump(), end="\n" if json else "")
+        print_json(chosen.tables()) if json else print(chosen.dump(), end="")
         folder = out or verb.default_folder(chosen)
         print(f"dry run: nothing is written; without --dry-run, the run folder is {folder}", file=sys.stderr)
         return
     report = verb.train(recipe, model=model, out=out, resume=resume, **options, **ctx.obj)
     if report:
-        print(dumps(report) if json else report["run"])
+        print_json(report) if json else print(report["run"])

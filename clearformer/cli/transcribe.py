@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model, print_errors
 from clearformer.errors import DataError
 
@@ -26,14 +27,12 @@ def transcribe(
     Prints one line per recording. With --json, every word has its start and end in seconds. Files that cannot be read
     are reported on stderr and skipped.
     """
-    from json import dumps
-
     from clearformer.verbs.transcribe import transcribe as recognise
 
     errors: list[DataError] = []
     rows = recognise(model, file, device=device, broken=errors)
     if json:
-        print(dumps({"recordings": rows}, ensure_ascii=False))
+        print_json({"recordings": rows})
     else:
         for row in rows:
             print(row["text"])

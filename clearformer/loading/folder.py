@@ -1,6 +1,7 @@
 """Find the folder of a model (a run folder or a Hugging Face folder), and read its contents in our format."""
 
 import json
+import re
 from importlib.resources import files
 from math import inf, nan
 from pathlib import Path
@@ -25,6 +26,7 @@ from clearformer.text import Tokenizer
 from clearformer.wording import count
 
 HINT = "give the --out folder of a run, or a Hugging Face folder with a config.json"
+FILES = (".gguf", ".pth", ".pt", ".th", ".safetensors", ".bin")
 DEFAULT = "en-fr-small"  # the model of `clearformer translate` without --model
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 
@@ -41,9 +43,8 @@ def find(model: str | Path) -> Path:
     if not path.exists():
         models = bundled()
         if str(model) not in models:
-            raise CheckpointError(
-                f"there is no model `{model}`", f"{HINT}; or {suggest(str(model), models)}" if models else HINT
-            )
+            hint = f"{HINT}; or {suggest(str(model), models)}" if models else HINT
+            raise CheckpointError(f"there is no model `{model}`", download_hint(model) or hint)
         path = models[str(model)]
     if path.is_file():
         raise CheckpointError(
@@ -52,6 +53,14 @@ def find(model: str | Path) -> Path:
     if not is_foreign(path) and not RunFolder(path).exists:
         raise CheckpointError(f"{path} is not a run folder: it has no recipe.toml", HINT)
     return path
+
+
+def download_hint(model: str | Path) -> str | None:
+    """Return a hint for a name of the Hugging Face hub, owner/name, that is not the path of a folder here."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(model)) or Path(model).parent.exists() or Path(model).suffix in FILES:
+        return None
+    name = Path(model).name
+    return f"models are not downloaded; download it first, then give its folder: hf download {model} --local-dir {name}"
 
 
 def is_foreign(path: Path) -> bool:

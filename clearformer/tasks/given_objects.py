@@ -22,11 +22,14 @@ from clearformer.tasks.task import Task
 
 
 def as_files(given: Given) -> Given:
-    """Replace objects by the paths of files with their content. Paths, and the data of registered flags, stay."""
+    """Replace objects by the paths of files with their content. Paths, and the data of registered flags, stay.
+
+    An iterator is read here and can be read only once. The result can be used for several runs.
+    """
     keyword = given.flag.name
     if keyword not in KINDS:
         return given
-    splits, titles, options = dict(given.splits), dict[str, str](), dict(given.options)
+    splits, titles, options = dict(given.splits), dict(given.titles), dict(given.options)
     for split, value in given.splits.items():
         rows = embedded_sounds(Path(value)) if keyword == "recordings" and isinstance(value, str | PathLike) else None
         if rows is None and is_path(value, keyword):

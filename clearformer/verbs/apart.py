@@ -1,8 +1,12 @@
 """Train in a separate process, so that a run does not inherit the memory or the warm caches of another."""
 
+import os
+import signal
 from collections.abc import Sequence
-from multiprocessing import get_context
+from contextlib import suppress
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 from clearformer.checkpoint import RunFolder
@@ -44,8 +48,19 @@ def train_here(outgoing: Connection, arguments: dict[str, Any], threads: int | N
         import torch
 
         torch.set_num_threads(threads)
+    Thread(target=stop_without_parent, daemon=True).start()
+    error: BaseException | None = None
     try:
         train(**arguments)
-        outgoing.send(None)
-    except (ClearformerError, Interrupted) as error:
+    except (ClearformerError, Interrupted) as raised:
+        error = raised
+    with suppress(BrokenPipeError):  # the caller was killed
         outgoing.send(error)
+
+
+def stop_without_parent() -> None:
+    """Save a checkpoint and stop when the caller is killed, so that a repeated call can resume the run."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

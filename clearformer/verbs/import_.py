@@ -3,14 +3,15 @@
 No other verb reads pickles, and this one reads nothing but tensors from them.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, device
 
-from clearformer.checkpoint import load_tensors, load_weights
-from clearformer.errors import CheckpointError
+from clearformer.checkpoint import CLASSES, RunFolder, load_tensors, load_weights, write_json
+from clearformer.errors import CheckpointError, ConfigError
 from clearformer.interop import gguf
 from clearformer.interop.huggingface.class_names import class_names
 from clearformer.interop.huggingface.folder import read_template
@@ -18,27 +19,39 @@ from clearformer.interop.huggingface.pickled import read_any_weights, read_pickl
 from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import default_image
 from clearformer.interop.torchvision import convert as torchvision
-from clearformer.loading.folder import HINT, check_fit, foreign_recipe, is_foreign, read_foreign
+from clearformer.loading.folder import HINT, check_fit, download_hint, foreign_recipe, is_foreign, read_foreign
 from clearformer.loading.write import describe_run, require_empty, write_run
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer
+from clearformer.training.journal import console
 from clearformer.wording import count
 
 PICKLES = (".pth", ".pt", ".th")
 
 
-def import_model(source: str | Path, out: str | Path, classes: Sequence[str] | None = None) -> dict[str, Any]:
+def import_model(
+    source: str | Path, out: str | Path | None = None, classes: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Import a model as a run folder, and return a dictionary with run, kind, parameters and format.
 
     `classes` are the class names of an image classifier, in the order of its logits. By default, the names come from
-    the files of the model; if there are none, the classes are numbered.
+    the files of the model; if there are none, the classes are numbered. To name the classes of an imported model later,
+    give its run folder as `source`, and no `out`.
     """
-    source, out = Path(source), Path(out)
+    source = Path(source)
     if not source.exists():
         raise CheckpointError(
             f"there is no model {source}",
-            "give the path of a Hugging Face folder, or of a .gguf, .pth or .safetensors file",
+            download_hint(source) or "give the path of a Hugging Face folder, or of a .gguf, .pth or .safetensors file",
+        )
+    if out is None:
+        return rename_classes(source, classes)
+    out = Path(out)
+    if classes is not None and is_import_of(source, out):
+        raise CheckpointError(
+            f"{out} already contains {source.name}",
+            f"to name its classes: clearformer import {out} --classes NAMES",
         )
     require_empty(out)
     if source.is_file():
@@ -53,7 +66,33 @@ def import_model(source: str | Path, out: str | Path, classes: Sequence[str] | N
     network = build_model(recipe.model)
     load_weights(network, weights, str(source))
     write_run(out, recipe, weights, tokenizers, template, names)
+    if names and all(re.fullmatch(r"(LABEL_)?\d+", name) for name in names):
+        console.print(f"the classes have no names; to name them: clearformer import {out} --classes NAMES")
     return describe_run(out, recipe, network) | {"format": recipe.origin.format if recipe.origin else None}
+
+
+def rename_classes(run: Path, classes: Sequence[str] | None) -> dict[str, Any]:
+    """Name the classes of an imported image classifier. Only classes.json is written."""
+    if classes is None or not RunFolder(run).exists:
+        raise ConfigError("OUT is missing", f"give the run folder to write: clearformer import {run} OUT")
+    recipe = Recipe.read(RunFolder(run).recipe)
+    if recipe.origin is None:
+        raise CheckpointError(
+            f"{run} was trained here: its class names come from its training data", "rename them in the data"
+        )
+    names = name_classes(recipe, run, classes)
+    with device("meta"):  # to count the parameters, without their values
+        network = build_model(recipe.model)
+    write_json(run / CLASSES, names)
+    return describe_run(run, recipe, network) | {"format": recipe.origin.format}
+
+
+def is_import_of(source: Path, out: Path) -> bool:
+    """Whether a folder is a run folder that was imported from a model with this name."""
+    if not RunFolder(out).exists:
+        return False
+    origin = Recipe.read(RunFolder(out).recipe).origin
+    return origin is not None and origin.source == source.resolve().name
 
 
 def read_file(source: Path) -> tuple[Recipe, dict[str, Tensor], list[Tokenizer], str | None]:

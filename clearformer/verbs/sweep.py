@@ -13,7 +13,7 @@
                third of them three times as long, and so on. The default is never dropped
 
 Trials are ranked by their best validation so far. When the call is repeated, it resumes interrupted runs and skips
-finished ones.
+finished ones. Data may be Python objects, which must then have the same content.
 """
 
 import json
@@ -22,21 +22,26 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from clearformer import plots
 from clearformer.checkpoint import RunFolder, write_json
 from clearformer.comparison.space import Space, Trial, as_settings, shown
+from clearformer.data.objects.staging import staged, titled
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, Paused, TrainingError, suggest
 from clearformer.metric import Metric
 from clearformer.recipe import Recipe
+from clearformer.tasks import collect
+from clearformer.tasks.given_objects import as_files
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.apart import train_apart
 from clearformer.verbs.choices import Settings, all_settings
 from clearformer.verbs.compare import common_metric
-from clearformer.verbs.train import Name, default_folder, describe_batch, plan
+from clearformer.verbs.train import Name, choose, default_folder, describe_batch, refuse_without_data
 from clearformer.wording import count
 
 Results = dict[str, Any]
@@ -68,6 +73,7 @@ class Contest:
         return sorted(valid, key=lambda i: valid[i], reverse=not self.metric.lower_is_better)
 
 
+@staged()
 def sweep(
     recipe: Name | None = None,
     *,
@@ -99,10 +105,15 @@ def sweep(
     space = Space(over) if isinstance(over, Mapping) else Space.parse(over)
     method = method or ("random" if space.has_ranges else "grid")
     trials = choose_trials(space, method, runs, seed)
-    trials, recipes = distinct(
-        trials,
-        lambda trial: plan(recipe, model=model, settings=[*chosen, *as_settings(trial)], device=device, **data),
-    )
+    given = collect(data)
+    given = None if given is None else as_files(given)  # once: an iterator cannot be read for every trial
+
+    def plan(trial: Trial) -> Recipe:
+        planned = choose(recipe, model, [*chosen, *as_settings(trial)], device, given)
+        refuse_without_data(planned)
+        return cast(Recipe, planned.recipe)
+
+    trials, recipes = distinct(trials, plan)
     describe_batch(recipes[0], batch_size)
     folder = Path(out) if out else default_folder(recipes[0]).with_name(f"sweep-{default_folder(recipes[0]).name}")
     write_plan(folder, method, trials, recipes)
@@ -186,7 +197,7 @@ def train_round(
         except Paused:
             pass
         except TrainingError as error:  # it would fail again, so it is noted, and the others go on
-            contest.errors[i] = str(error).splitlines()[0]
+            contest.errors[i] = titled(str(error).splitlines()[0])
             write_json(folder / "errors.json", contest.errors)
             say(f"{i:03} failed: {contest.errors[i]}")
         finally:
@@ -220,13 +231,33 @@ def free_devices(device: str, at_once: int | None) -> list[str]:
 
 def write_plan(folder: Path, method: str, trials: Sequence[Trial], recipes: Sequence[Recipe]) -> None:
     """Write the trials to plan.json, and refuse a folder with the runs of another sweep."""
-    plan = {"method": method, "trials": list(trials), "recipes": [recipe.tables() for recipe in recipes]}
+    plan = {"method": method, "trials": list(trials), "recipes": list(map(lasting_tables, recipes))}
     file = folder / "plan.json"
     if file.exists() and json.loads(file.read_text(encoding="utf-8")) != json.loads(json.dumps(plan)):
         raise CheckpointError(
             f"{folder} contains the runs of another sweep", "choose another --out, or remove that folder"
         )
     write_json(file, plan)
+
+
+def lasting_tables(recipe: Recipe) -> dict[str, Any]:
+    """Return the tables of a recipe. Python objects are identified by their content: their files are temporary."""
+    tables = recipe.tables()
+    for split, source in tables["data"].items():
+        if isinstance(source, dict) and "given" in source:
+            path = recipe.data.source(split).path
+            folder = (path[0] if isinstance(path, tuple) else path).parent  # contains nothing else
+            tables["data"][split] = {**source, "path": fingerprint(folder)}
+    return tables
+
+
+@cache
+def fingerprint(folder: Path) -> str:
+    """Return 16 hexadecimal digits that depend on the names and contents of all files in a folder."""
+    digest = sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(folder)}\n".encode() + sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def read_errors(folder: Path) -> dict[int, str]:

@@ -12,7 +12,7 @@ from clearformer.errors import ConfigError
 from clearformer.interop.huggingface.convert import require_exportable
 from clearformer.models.build import model_key
 from clearformer.recipe import Recipe
-from clearformer.tasks import TASKS, collect, examples, task_named, written
+from clearformer.tasks import TASKS, Given, collect, examples, task_named, written
 from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.journal import console
@@ -46,7 +46,7 @@ def plan(
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
     )
-    chosen = choose(recipe, model, settings, device, data, exportable)
+    chosen = choose(recipe, model, settings, device, collect(data), exportable)
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     return cast(Recipe, balanced(chosen).recipe if balance else chosen.recipe)
@@ -100,7 +100,7 @@ def train(
         refuse_with_recipe({**data, "model": model, "settings": list(settings) or None})
         chosen = Plan(recipe)
     else:
-        chosen = choose(recipe, model, settings, device, data, exportable)
+        chosen = choose(recipe, model, settings, device, collect(data), exportable)
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
@@ -112,11 +112,10 @@ def choose(
     model: str | None,
     settings: Sequence[str],
     device: str,
-    data: Mapping[str, Any],
+    given: Given | None,
     exportable: bool = False,
 ) -> Plan:
     """Read the recipe from a file, or let the task choose a recipe from the data."""
-    given = collect(data)
     if recipe is not None and given is not None:
         raise ConfigError(
             f"{recipe} and --{given.flag.name} cannot be combined: a recipe defines its data in [data]",

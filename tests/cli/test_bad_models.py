@@ -115,3 +115,22 @@ def test_a_truncated_checkpoint_is_not_resumed_from(cli: CliCall, copy: Path) ->
     assert "last.safetensors is truncated" in err
     assert "\nhint: " in err
     assert (copy / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("translate", "--model", "Helsinki-NLP/opus-mt-en-de", "A dog."),
+        ("finetune", "--model", "Helsinki-NLP/opus-mt-en-de", "--pairs", "x.tsv"),
+        ("import", "Helsinki-NLP/opus-mt-en-de", "runs/marian"),
+    ],
+)
+def test_a_name_of_the_hub_is_no_folder(
+    cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = cli(*command)
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err.startswith("error: there is no model ")
+    assert "hf download Helsinki-NLP/opus-mt-en-de --local-dir opus-mt-en-de\n" in shown.err
+    assert not [*tmp_path.iterdir()]

@@ -15,7 +15,7 @@ CliCall = Callable[..., Any]
 def test_list(cli: CliCall) -> None:
     lines = cli("bench", "--list").out.splitlines()
     assert "train-gpt2             cuda  train GPT-2 124M, 32 × 1024 tokens per step" in lines
-    rows = [json.loads(line) for line in cli("bench", "--list", "--json").out.splitlines()]
+    rows = json.loads(cli("bench", "--list", "--json").out)["rows"]
     assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
     assert next(row for row in rows if row["name"] == "cpu-decode-tiny")["peers"] == [
         "clearformer, engine torch",

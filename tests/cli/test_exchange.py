@@ -41,7 +41,7 @@ def test_every_verb_for_translators_takes_an_imported_one(
     cli: CliCall, hub: Callable[..., Path], corpus: Path, tmp_path: Path
 ) -> None:
     import_model(hub("marian"), run := tmp_path / "run")
-    score = json.loads(cli("score", "-m", run, "--source", "the dog", "--json", "le chien", "le chat").out)
+    score = json.loads(cli("score", "-m", run, "--source", "the dog", "--json", "le chien", "le chat").out)["scores"]
     assert {row["text"] for row in score} == {"le chien", "le chat"}
     assert json.loads(cli("evaluate", "-m", run, "--pairs", corpus.with_name("test.tsv"), "--json").out)["bleu"] >= 0
     assert cli("neighbours", "-m", run, "dog").code == 0
@@ -68,7 +68,7 @@ def test_every_verb_for_language_models_takes_an_imported_one(
     (tmp_path / "book.txt").write_text("the dog sees a tree\n" * 13)
     told = json.loads(cli("evaluate", "-m", run, "--text", tmp_path / "book.txt", "--json").out)
     assert told["tokens"] > 13 * 5
-    assert len(json.loads(cli("score", "-m", run, "--json", *TEXTS).out)) == 3
+    assert len(json.loads(cli("score", "-m", run, "--json", *TEXTS).out)["scores"]) == 3
     assert cli("fill", "-m", run, "the ___ sees", "--candidates", "dog,cat").code == 0
 
 

@@ -120,6 +120,40 @@ def test_a_published_network_learns_other_images(cli: CliCall, folder: Path, tmp
     assert found.keys() == {"red", "blue"}
 
 
+def test_classes_are_named_later(cli: CliCall, photo: Path, tmp_path: Path) -> None:
+    config = model_config("resnet18").changed(n_classes=3, depths=(1, 1), widths=(5, 7), stem_width=5)
+    torch.save(export_weights(weights_of(build_model(config)), config), tmp_path / "small.pth")
+    run = tmp_path / "run"
+    code, _, err = cli("import", tmp_path / "small.pth", run)
+    hint = f"clearformer import {run} --classes NAMES"
+    assert (code, "".join(err.split())) == (0, "".join(f"the classes have no names; to name them: {hint}".split()))
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    again = cli("import", tmp_path / "small.pth", run, "--classes", ",".join(NAMES))
+    assert (again.code, again.err) == (
+        1,
+        f"error: {run} already contains small.pth\nhint: to name its classes: {hint}\n",
+    )
+    for names, message in (
+        ("dog,cat", "3 classes, but --classes has 2 names"),
+        (None, f"OUT is missing\nhint: give the run folder to write: clearformer import {run} OUT"),
+    ):
+        shown = cli("import", run, *([] if names is None else ["--classes", names]))
+        assert (shown.code, shown.out) == (1, "")
+        assert message in shown.err
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    code, out, err = cli("import", run, "--classes", ",".join(NAMES))
+    assert (code, out, err) == (0, f"{run}\n", "")
+    after = {path.name: path.read_bytes() for path in run.iterdir()}
+    assert {name for name in after if after[name] != before.get(name)} == {"classes.json"}
+    assert by_us(cli, run, photo).keys() == {*NAMES}
+
+
+def test_classes_of_a_trained_model_stay(cli: CliCall, run: Path) -> None:
+    shown = cli("import", run, "--classes", "a,b")
+    assert (shown.code, shown.out) == (1, "")
+    assert "was trained here" in shown.err
+
+
 def test_torchvisions_weights_come_and_go(cli: CliCall, photo: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = model_config("resnet18").changed(n_classes=3, depths=(1, 1), widths=(5, 7), stem_width=5)

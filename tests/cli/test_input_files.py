@@ -232,15 +232,16 @@ def test_options_that_exclude_each_other(cli: CliCall, tmp_path: Path) -> None:
     assert source.read_text() == "A cat.\n"
 
 
-def test_the_name_of_a_file_as_a_text_gets_a_hint(
-    cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_of_a_file_as_a_text_is_refused(cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("A cat.\n")
     shown = cli("translate", "notes.txt", "x" * 300)  # too long for the name of a file
-    assert shown.code == 0
-    assert shown.out.splitlines()[0] == clearformer.translate("en-fr-small", ["notes.txt"])[0]
-    assert "`notes.txt` is a file; to translate its lines: --input notes.txt\n" in shown.err
+    message = "`notes.txt` is a file, and translate takes texts\nhint: to translate its lines: --input notes.txt\n"
+    assert (shown.code, shown.out, shown.err) == (1, "", f"error: {message}")
+    Path("cat").write_text("A cat.\n")  # a word of its own
+    shown = cli("translate", "cat")
+    assert (shown.code, shown.out) == (0, clearformer.translate("en-fr-small", ["cat"])[0] + "\n")
+    assert "note: `cat` is a file" in shown.err
 
 
 def test_stdin_and_arguments_can_be_written_to_a_file(cli: CliCall, french: list[str], tmp_path: Path) -> None:

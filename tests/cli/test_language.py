@@ -71,7 +71,7 @@ def test_generate_as_json_has_every_sample(cli, poet: Path) -> None:
 
 
 def test_score_ranks_and_says_how(cli, poet: Path) -> None:
-    rows = json.loads(cli("score", "--model", poet, "--json", "knock at the shoe", "knock at the door").out)
+    rows = json.loads(cli("score", "--model", poet, "--json", "knock at the shoe", "knock at the door").out)["scores"]
     assert [row["text"] for row in rows] == ["knock at the door", "knock at the shoe"]
     assert set(rows[0]) == {"text", "logprob", "tokens", "perplexity"}
     assert rows[0]["logprob"] > rows[1]["logprob"]
@@ -84,7 +84,7 @@ def test_score_ranks_and_says_how(cli, poet: Path) -> None:
 def test_score_judges_translations_by_their_source(cli, run: Path, poet: Path) -> None:
     rows = json.loads(
         cli("score", "--model", run, "--json", "--source", "the dog sees a tree.", "le chien voit un arbre.").out
-    )
+    )["scores"]
     expected = clearformer.load(run).score(["the dog sees a tree."], ["le chien voit un arbre."])
     assert rows[0]["logprob"] == pytest.approx(expected[0], abs=1e-5)
     for model, more, said in (
@@ -97,9 +97,9 @@ def test_score_judges_translations_by_their_source(cli, run: Path, poet: Path) -
 
 
 def test_fill_and_repair_find_the_word(cli, poet: Path) -> None:
-    filled = json.loads(cli("fill", "--model", poet, "--json", "three four ___ at the door").out)
+    filled = json.loads(cli("fill", "--model", poet, "--json", "three four ___ at the door").out)["words"]
     assert filled[0]["word"] == "knock"
-    repaired = json.loads(cli("repair", "--model", poet, "--json", "three four at the door").out)
+    repaired = json.loads(cli("repair", "--model", poet, "--json", "three four at the door").out)["repairs"]
     assert (repaired[0]["word"], repaired[0]["position"]) == ("knock", 2)
     given = cli("fill", "--model", poet, "--candidates", "shoe,door", "three four knock at the ___")
     assert [line.split("\t")[2] for line in given.out.splitlines()] == ["door", "shoe"]
@@ -125,7 +125,7 @@ def test_another_book_changes_what_is_written(cli, poet: Path, tmp_path: Path) -
     for run in (tmp_path / "run", tmp_path / "merged"):
         shown = cli("generate", "--model", run, "--temperature", "0", "--max-new", "9", "--prompt", "one two")
         assert shown.out == "one two knock at\n"
-    rows = json.loads(cli("score", "--model", tmp_path / "run", "--json", "two buckle", "two knock").out)
+    rows = json.loads(cli("score", "--model", tmp_path / "run", "--json", "two buckle", "two knock").out)["scores"]
     assert rows[0]["text"] == "two knock"
 
 

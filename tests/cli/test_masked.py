@@ -52,7 +52,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_fill_sees_both_sides(cli, reader: Path) -> None:
-    filled = json.loads(cli("fill", "--model", reader, "--json", "the cat ___ songs and the dog").out)
+    filled = json.loads(cli("fill", "--model", reader, "--json", "the cat ___ songs and the dog").out)["words"]
     assert (filled[0]["word"], filled[0]["position"]) == ("hears", 2)
     assert filled[0]["share"] == filled[0]["probability"] > 0.5
     given = cli("fill", "--model", reader, "--candidates", "trees,bones", "the cat likes ___ and the dog")
@@ -60,13 +60,13 @@ def test_fill_sees_both_sides(cli, reader: Path) -> None:
 
 
 def test_repair_finds_the_place(cli, reader: Path) -> None:
-    best = json.loads(cli("repair", "--model", reader, "--json", "the cat songs and the dog").out)[0]
+    best = json.loads(cli("repair", "--model", reader, "--json", "the cat songs and the dog").out)["repairs"][0]
     assert (best["word"], best["position"]) == ("hears", 2)
 
 
 def test_score_ranks(cli, reader: Path) -> None:
     texts = ("the cat likes songs and the dog", "the cat likes bones and the dog")
-    rows = json.loads(cli("score", "--model", reader, "--json", *texts).out)
+    rows = json.loads(cli("score", "--model", reader, "--json", *texts).out)["scores"]
     assert rows[0]["text"] == "the cat likes bones and the dog"
     assert rows[0]["tokens"] == 7
 

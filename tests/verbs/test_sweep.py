@@ -2,9 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import clearformer
@@ -93,6 +98,94 @@ def test_a_run_that_diverges_is_noted(corpus: Path, tmp_path: Path) -> None:
     results = run(corpus, tmp_path / "s", over=["optim.lr=1e30"])
     assert results["table"][0]["name"] == "000"
     assert "not finite" in results["table"][1]["error"] or "finite" in results["table"][1]["error"]
+
+
+REVIEWS = [(f"a {word} film {i}", label) for i in range(30) for word, label in (("fine", "good"), ("dull", "bad"))]
+PAIRS = [(f"the {a} sees {b}", f"{b} {a}".upper()) for a in ("dog", "cat", "man", "girl") for b in map(str, range(20))]
+OBJECTS: dict[str, tuple[dict[str, Callable[[int], Any]], str, str, list[str]]] = {
+    "generator": (
+        {"pairs": lambda order: (pair for pair in PAIRS[::order])},
+        "a generator of 80 pairs",
+        "transformer",
+        ["model.d_model=28", "model.n_heads=2", "text.strict=false", "train.tokens=512"],
+    ),
+    "frame": (
+        {
+            "labels": lambda order: pandas.DataFrame(REVIEWS[::order], columns=["text", "label"]),
+            "test": lambda order: iter(REVIEWS[:7]),
+        },
+        "a pandas DataFrame of 60 labelled texts",
+        "textcnn",
+        ["train.tokens=256"],
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_python_objects_are_read_once_and_the_sweep_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    data, title, model, sizes = OBJECTS[kind]
+    settings = [*sizes, "train.steps=6", "train.validate_every=3"]
+    out = tmp_path / "broken"
+
+    def run(out: Path, order: int = 1) -> dict[str, Any]:
+        given = {name: make(order) for name, make in data.items()}
+        over = {"optim.lr": [1e-6]}
+        return clearformer.sweep(**given, over=over, model=model, settings=settings, out=out, device="cpu")
+
+    original = verb.train_apart
+
+    def interrupted(recipe: Any, folder: RunFolder, *rest: Any) -> None:
+        if folder.path.name == "001":
+            raise KeyboardInterrupt
+        original(recipe, folder, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verb, "train_apart", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(out)
+    assert not (out / "results.json").exists()
+    with pytest.raises(CheckpointError, match="another sweep"):
+        run(out, order=-1)  # the same examples in another order would be split in another way
+    straight = run(tmp_path / "straight")
+    for one, other in zip(run(out)["table"], straight["table"], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    for folder in ("000", "001"):
+        train = clearformer.Recipe.read(out / folder / "recipe.toml").data.train
+        assert (train.given, train.path.exists()) == (title, True)
+        assert train.path.is_relative_to(out / folder / "given")
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_leaves_no_run_behind(corpus: Path, tmp_path: Path) -> None:
+    """Its run saves a checkpoint and stops, so that the repeated command can resume it."""
+    settings = [word for entry in (*SMALL, f"data.root={corpus}") for word in ("--set", entry)]
+    command = [sys.executable, "-m", "clearformer", "sweep", str(DEMO), *settings, "--set", "train.steps=100000"]
+    command += ["--over", "optim.lr=0.01", "--out", str(tmp_path / "s"), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    run = RunFolder(tmp_path / "s" / "000")
+    wait_for(lambda: run.metrics.exists() and len(read_metrics(run.metrics)) > 1)
+    process.kill()
+    process.wait()
+    wait_for(lambda: is_free(run))
+    step = max(row["step"] for row in read_metrics(run.metrics))
+    report = clearformer.train(out=run.path, resume=True, settings=[f"train.steps={step + 20}"], device="cpu")
+    assert report["steps"] == step + 20
+
+
+def is_free(run: RunFolder) -> bool:
+    try:
+        with run.lock():
+            return True
+    except CheckpointError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.05)
 
 
 def test_mistakes(corpus: Path, tmp_path: Path) -> None:
