@@ -39,9 +39,11 @@ MISSING = {
     "vgg": "VGG",
     "googlenet": "GoogLeNet",
     "speech-rnn": "speech recogniser with recurrent layers",
-    "speech-transformer": "speech recogniser with CTC whose Transformer reads log-mel frames",
+    "speech-transformer": "speech recogniser with the same layers",
 }
-HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format torchvision or --format onnx")
+HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format torchvision or --format onnx") | (
+    dict.fromkeys(("seq2seq", "rnn-lm", "birnn", "speech-rnn", "speech-transformer"), "use the run folder itself")
+)
 
 
 def read_model_config(folder: Path) -> Any:

@@ -80,7 +80,7 @@ def complete(config: ViTConfig, shapes: Shapes, folder: Path) -> ViTConfig:
 def export_config(config: ViTConfig, classes: Sequence[str] = ()) -> dict[str, Any]:
     if config.pooling != FIXED["pooling"]:
         raise CheckpointError(
-            f"transformers has no ViT classifier with pooling = {config.pooling}, which this model has",
+            f"the ViT of transformers has no pooling = {config.pooling}, which this model has",
             "export it with --format onnx, or train again with --exportable",
         )
     require_fields(fields := config.model_dump(), FIXED, "ViT")
