@@ -28,9 +28,10 @@ from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
 from clearformer.training.compiling import How, Objective, choose, compiled
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.training.recompute import recompute_blocks
 from clearformer.tuning.methods import tune
