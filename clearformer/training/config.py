@@ -1,14 +1,19 @@
 """The table [train] of a recipe: length, batches, precision and checkpoints of a run."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from clearformer.config import Config
 from clearformer.training.compiling import BatchShapes, How
 from clearformer.training.precision import Precision
 from clearformer.training.recompute import Recompute
 from clearformer.wording import count
+
+
+def as_names(value: Any) -> Any:
+    """Split "tensorboard,mlflow", as --set gives it, into a list."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
 class TrainConfig(Config):
@@ -67,7 +72,15 @@ class TrainConfig(Config):
     parallel: Literal["replicate", "shard"] = Field(
         "replicate", description="whether each process holds the whole model or a shard of it (FSDP)"
     )
-    tensorboard: bool = Field(False, description="whether to write TensorBoard logs to the run folder")
+    loggers: Annotated[tuple[str, ...], BeforeValidator(as_names)] = Field(
+        (),
+        description="where metrics are logged besides metrics.jsonl: tensorboard, mlflow, wandb or a plugin's logger",
+    )
+    tensorboard: bool = Field(False, description="whether to add tensorboard to `loggers`")
+
+    @property
+    def logger_names(self) -> tuple[str, ...]:
+        return (*self.loggers, "tensorboard") if self.tensorboard else self.loggers
 
     def budget(self, unit: str = "tokens") -> str:
         """Describe the budget of a run: its limits in seconds and tokens, or its number of steps if it has none."""

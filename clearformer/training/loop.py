@@ -10,7 +10,7 @@ needs no random state. A resumed run is bit-identical to an uninterrupted one if
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from clearformer.training.finite import are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
+from clearformer.training.loggers import Loggers
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
 from clearformer.training.precision import autocast
 from clearformer.training.schedules import ScheduleConfig
@@ -64,7 +65,8 @@ class Trainer:
     `facts` is metadata that is saved with the weights. `part` lists the tensors to save if the others are stored with a
     base; by default, all are saved. `unit` is the unit of `tokens`: tokens, examples or images. `carried` is the state
     that the objective keeps between steps, by the index of the micro-batch within a step, as for recurrent networks
-    that continue a text. `metric` is the metric of `validate` that decides the best checkpoint.
+    that continue a text. `metric` is the metric of `validate` that decides the best checkpoint. `loggers` receive what
+    the journal does.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Trainer:
         unit: str = "tokens",
         carried: dict[int, Tensor] | None = None,
         metric: Metric = LOSS,
+        loggers: Loggers | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
@@ -92,58 +95,107 @@ class Trainer:
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
         self.meter = Meter(device, unit)
-        self.progress = Progress()
+        self.progress, self.loggers = Progress(), loggers or Loggers()
+        self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
+        self.signals: list[int] = []
+        self.results: dict[str, float] = {}  # of the last validation
         self.graphs = Graphs(self.update, device) if is_recorded else None
 
-    def train(self, steps: StepSource) -> Progress:
-        """Continue from `progress` until the budget is spent, early stopping applies, or Ctrl-C is pressed."""
+    def train(self, source: StepSource) -> Progress:
+        """Run all remaining steps. Ctrl-C finishes the step and saves a checkpoint first."""
+        with ctrl_c() as self.signals:
+            for _ in self.steps(source):
+                pass
+        return self.progress
+
+    def steps(self, source: StepSource) -> Iterator[int]:
+        """Continue from `progress` until the budget is spent, early stopping applies, or a signal arrives.
+
+        One step is trained per item; its number is yielded when everything due after it is done. If the caller closes
+        the generator earlier, a checkpoint is saved. The caller's time between two steps is not counted.
+        """
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
-        total = config.steps if config.max_tokens is None and config.max_seconds is None else None
-        journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, config.tensorboard)
-        clock = time.monotonic() - at.seconds
-        set_training(self.model)
-        self.meter.start()
+        self.begin()
         try:
-            with ctrl_c() as interrupted:
-                if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
-                    self.run_validation(journal)
-                    at.seconds = time.monotonic() - clock
-                    journal.sync()
-                    self.save()
-                for batches, n_tokens in feed(steps, at, n_steps, self.world, self.device):
-                    self.step(batches, n_tokens)
-                    journal.progress(at.step, self.length)
-                    if config.max_seconds is not None:
-                        at.seconds = self.world.agree(time.monotonic() - clock)
-                    is_interrupted, is_last = self.world.any(bool(interrupted)), self.is_spent
-                    is_ending = is_interrupted or at.step == config.pause
-                    if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
-                        continue
-                    if not self.meter.stop():
-                        raise diverged("the training loss or its gradient", at.step, self.run)
-                    if self.is_due(config.log_every):
-                        self.log(journal)
-                    if self.is_due(config.validate_every):
-                        self.run_validation(journal)
-                    at.seconds = time.monotonic() - clock
-                    if is_ending or self.is_stale or self.is_due(config.save_every):
-                        journal.sync()
-                        self.save()
-                    if is_interrupted and not is_last:
-                        raise Interrupted
-                    if is_ending and not (is_last or self.is_stale):
-                        raise Paused
-                    if self.is_stale:
-                        journal.say(
-                            f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}"
-                        )
-                    if self.is_stale or is_last:
-                        break
-                    self.meter.start()
+            if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
+                self.run_validation()
+                self.checkpoint()
+            for batches, n_tokens in feed(source, at, n_steps, self.world, self.device):
+                self.step(batches, n_tokens)
+                self.journal.progress(at.step, self.length)
+                if config.max_seconds is not None:
+                    at.seconds = self.world.agree(time.monotonic() - self.clock)
+                is_over = self.complete_step()
+                left = time.monotonic()
+                yield at.step
+                self.skip(time.monotonic() - left)
+                if is_over:
+                    break
+        except GeneratorExit:  # the caller stops here
+            self.skip(time.monotonic() - left)
+            self.checkpoint()
+            raise
         finally:
-            journal.close()
-        return at
+            self.end()
+
+    def begin(self) -> None:
+        """Open the journal and start the clocks, before the first step."""
+        if not self.is_open:
+            at, config = self.progress, self.config
+            total = config.steps if config.max_tokens is None and config.max_seconds is None else None
+            self.journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, self.loggers.log)
+            self.is_open = True
+            self.clock = time.monotonic() - at.seconds
+            set_training(self.model)
+            self.meter.start()
+
+    def end(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.journal.close()
+
+    def skip(self, seconds: float) -> None:
+        """Leave these seconds out of the clocks."""
+        self.clock += seconds
+        self.meter.since += seconds
+
+    def complete_step(self) -> bool:
+        """Do what is due after a step: log, validate, save. Returns whether the run is over."""
+        at, config = self.progress, self.config
+        is_interrupted, is_last = self.world.any(bool(self.signals)), self.is_spent
+        is_ending = is_interrupted or at.step == config.pause
+        if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
+            return False
+        if not self.meter.stop():
+            raise diverged("the training loss or its gradient", at.step, self.run)
+        if self.is_due(config.log_every):
+            self.log()
+        if self.is_due(config.validate_every):
+            self.run_validation()
+        at.seconds = time.monotonic() - self.clock
+        if is_ending or self.is_stale or self.is_due(config.save_every):
+            self.journal.sync()
+            self.save()
+        if is_interrupted and not is_last:
+            raise Interrupted
+        if is_ending and not (is_last or self.is_stale):
+            raise Paused
+        if self.is_stale:
+            self.journal.say(f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}")
+        self.meter.start()
+        return self.is_stale or is_last
+
+    def checkpoint(self) -> None:
+        """Save a checkpoint between two steps, unless there is one already."""
+        if self.saved == (self.progress.step, self.progress.judged):
+            return
+        if not self.meter.stop():
+            raise diverged("the training loss or its gradient", self.progress.step, self.run)
+        self.progress.seconds = time.monotonic() - self.clock
+        self.journal.sync()
+        self.save()
+        self.meter.start()
 
     def is_due(self, *periods: int) -> bool:
         """Whether one of these periods, or the run, ends with this step."""
@@ -210,41 +262,49 @@ class Trainer:
         peak: float = self.optimizer.defaults["lr"]
         return peak * self.schedule.factor(step, self.length)
 
-    def log(self, journal: Journal) -> None:
+    def log(self) -> None:
         at = self.progress
         values = {**self.meter.read(), "lr": self.rate(at.step), "epoch": at.epoch}
-        journal.log(at.step, "train", values)
+        self.journal.log(at.step, "train", values)
         unit = self.meter.unit
         note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
         best = f"  best {self.metric.format(at.scores[self.metric.name])}" if at.scores else ""
-        journal.note(note + best)
+        self.journal.note(note + best)
 
-    def run_validation(self, journal: Journal) -> None:
+    def run_validation(self) -> None:
         """Validate the averaged weights, and save them if they are the best so far.
 
         All ranks validate, so that none is left waiting; the metrics of the first rank are used.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
         at, metric = self.progress, self.metric
-        at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
-                self.model.eval()
-                with gathered(self.model):
-                    results = self.world.agree(self.validate(self.model, at.step))
-                set_training(self.model)
-                check_results(results, metric, at.step, self.run)
-                journal.log(at.step, "valid", results)
-                journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
+                self.results = results = self.validated(self.validate)
+                at.judged = at.step
+                self.journal.log(at.step, "valid", results)
+                self.journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
                 value, sign = results[metric.name], -1 if metric.lower_is_better else 1
                 if not metric.better(value, None if at.best is None else sign * at.best):
                     at.stale += 1
                     return
                 at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
+            at.judged = at.step
             self.write(
                 self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
             )
+
+    def validated(self, validate: Validate) -> dict[str, float]:
+        """Return the metrics of the model, which is in training mode again afterwards, even if this is interrupted."""
+        self.model.eval()
+        try:
+            with gathered(self.model):
+                results = self.world.agree(validate(self.model, self.progress.step))
+        finally:
+            set_training(self.model)
+        check_results(results, self.metric, self.progress.step, self.run)
+        return results
 
     def save(self) -> None:
         """Save a checkpoint: one file with everything needed to resume, replaced atomically."""
@@ -255,6 +315,7 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
+        self.saved = self.progress.step, self.progress.judged
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
 
