@@ -199,6 +199,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
 @pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra wandb")
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_logs_offline_under_one_id(tmp_path: Path, monkeypatch) -> None:
+    import wandb
     from wandb.proto import wandb_internal_pb2
 
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
@@ -208,6 +209,7 @@ def test_wandb_logs_offline_under_one_id(tmp_path: Path, monkeypatch) -> None:
     logged("wandb", tmp_path, (0, 30))
     time.sleep(1.1)  # wandb names a folder by the second
     logged("wandb", tmp_path, (20, 40))
+    wandb.teardown()  # its service writes the last records shortly after `finish` returns
     identifier = json.loads((tmp_path / "loggers.json").read_text())["wandb"]["id"]
     files = sorted(tmp_path.glob(f"wandb/offline-run-*-{identifier}/*.wandb"))
     assert len(files) == 2
