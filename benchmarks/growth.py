@@ -41,8 +41,9 @@ from clearformer.models.build import build_model
 from clearformer.models.gpt import GPTConfig
 from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.training.compiling import compiled
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import pick_device
 from clearformer.training.recompute import in_chunks, recompute_blocks

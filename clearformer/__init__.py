@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.estimator import TextClassifier as TextClassifier
     from clearformer.recipe import Recipe as Recipe
     from clearformer.registry import register as register
+    from clearformer.training.loggers import Logger as Logger
     from clearformer.verbs.bench import bench as bench
     from clearformer.verbs.card import card as card
     from clearformer.verbs.classify import classify as classify
@@ -44,12 +45,14 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.score import score as score
     from clearformer.verbs.sweep import sweep as sweep
     from clearformer.verbs.train import plan as plan
+    from clearformer.verbs.train import start_run as start_run
     from clearformer.verbs.train import train as train
     from clearformer.verbs.transcribe import transcribe as transcribe
     from clearformer.verbs.translate import translate as translate
 
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
+    "Logger": "clearformer.training.loggers:Logger",
     "Recipe": "clearformer.recipe:Recipe",
     "TextClassifier": "clearformer.estimator:TextClassifier",
     "bench": "clearformer.verbs.bench:bench",
@@ -74,6 +77,7 @@ _WHERE = {
     "register": "clearformer.registry:register",
     "repair": "clearformer.verbs.repair:repair",
     "score": "clearformer.verbs.score:score",
+    "start_run": "clearformer.verbs.train:start_run",
     "sweep": "clearformer.verbs.sweep:sweep",
     "train": "clearformer.verbs.train:train",
     "transcribe": "clearformer.verbs.transcribe:transcribe",

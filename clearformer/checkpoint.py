@@ -9,6 +9,7 @@
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
     metrics.jsonl        one JSON object per line, by step
+    loggers.json         the ids of the run in MLflow and W&B, and the last step sent to each
     report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it
 
 Writes are atomic: a file is written under a temporary name, flushed to disk, then renamed. Nothing is ever pickled or

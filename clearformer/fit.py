@@ -1,6 +1,7 @@
 """A run from start to end: resolve the recipe, prepare the data, build the model, train, test, report.
 
 train      the whole run, in its run folder
+start      the same run, as a session that the caller drives step by step
 set_up     everything before the first step
 prepare    store data and vocabulary in the run folder; the final recipe is written before any example is stored
 """
@@ -8,8 +9,9 @@ prepare    store data and vocabulary in the run folder; the final recipe is writ
 import shutil
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,14 @@ from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import TOKENIZER_FILES, Pretrained, Task, discard, is_prepared
 from clearformer.training.compiling import How, Objective, choose, compiled
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World, join_world, leave_world, shard
 from clearformer.training.journal import console, read_metrics
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loggers import Callback, Loggers
+from clearformer.training.loop import Trainer
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.training.recompute import recompute_blocks
+from clearformer.training.session import Session, say_saved
 from clearformer.tuning.methods import tune
 from clearformer.wording import agree, count
 
@@ -44,12 +49,44 @@ def train(
     device: str = "auto",
     base: Pretrained | None = None,
     survey: Any = None,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train the model of a recipe in the folder `out`, and return the report.
 
     `base` is the base model of [tuning], if the caller has opened it already. `survey` holds the statistics of the data
     that the automatic recipe was derived from, so that the data is not read twice.
     """
+    return start(recipe, out, resume, device, base, survey, callbacks).finish()
+
+
+def start(
+    recipe: Recipe,
+    out: Path,
+    resume: bool = False,
+    device: str = "auto",
+    base: Pretrained | None = None,
+    survey: Any = None,
+    callbacks: Sequence[Callback] = (),
+) -> Session:
+    """Do everything before the first step, and return the session that trains. The arguments are those of `train`."""
+    context = opened(recipe, out, resume, device, base, survey, callbacks)
+    trainer, task = context.__enter__()
+    where, is_first = trainer.device, trainer.world.is_first
+    test = partial(finish, task, trainer.run, trainer, where) if is_first else dict
+    return Session(trainer, task.steps(trainer.world), test, context)
+
+
+@contextmanager
+def opened(
+    recipe: Recipe,
+    out: Path,
+    resume: bool,
+    device: str,
+    base: Pretrained | None,
+    survey: Any,
+    callbacks: Sequence[Callback],
+) -> Iterator[tuple[Trainer, Task]]:
+    """Hold the run folder, and the group of processes, while the run is trained. Errors of the steps are explained."""
     where = pick_device(device)
     if where.type == "cpu":
         keep_freed_memory()
@@ -58,13 +95,14 @@ def train(
     world = join_world(where)
     trainer, settings = None, recipe.train
     try:
+        loggers = Loggers(recipe.train.logger_names, callbacks) if world.is_first else Loggers()
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
             claim_folder(run, recipe, resume, world)
             recipe = keep_given(recipe, run, world)
             if recipe.train.deterministic:
                 make_deterministic()
-            trainer, task = set_up(recipe, run, where, world, base, survey)
+            trainer, task = set_up(recipe, run, where, world, base, survey, loggers)
             settings = task.recipe.train
             if resume and run.last.exists():
                 trainer.resume()
@@ -73,18 +111,16 @@ def train(
                 trainer.save()  # from here on, full fine-tuning no longer needs its base model
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
-            trainer.train(task.steps(world))
+            loggers.begin(run.path, task.recipe.tables(), trainer.progress.step, resume)
+            yield trainer, task
     except Interrupted as ending:
         assert trainer is not None
-        how = "paused" if isinstance(ending, Paused) else "interrupted"
-        console.print(f"{how}: saved at step {trainer.progress.step:,}. Resume with:")
-        console.print(f"  clearformer train --resume --out {run.path}")
+        say_saved("paused" if isinstance(ending, Paused) else "interrupted", trainer)
         raise
     except torch.OutOfMemoryError as error:
         raise out_of_memory(settings) from error
     finally:
         leave_world()
-    return finish(task, run, trainer, where) if world.is_first else {}
 
 
 def out_of_memory(train: TrainConfig) -> MachineError:
@@ -154,6 +190,7 @@ def set_up(
     world: World,
     base: Pretrained | None = None,
     survey: Any = None,
+    loggers: Loggers | None = None,
 ) -> tuple[Trainer, Task]:
     """Build the trainer and the task of a run, in an order that keeps random draws repeatable."""
     base = base or open_start(recipe, run)
@@ -179,7 +216,7 @@ def set_up(
     optimizer = final.optim.build(model, is_recorded)
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
-    return Trainer(*parts, task.validation(device), task.facts, saved, task.unit, carried, metric), task
+    return Trainer(*parts, task.validation(device), task.facts, saved, task.unit, carried, metric, loggers), task
 
 
 def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:

@@ -35,7 +35,7 @@ from clearformer.synonyms import tables_like
 from clearformer.tables import Tables, override, read_toml
 from clearformer.tasks import is_objective, objective_named, objective_names, task_named
 from clearformer.text import TextConfig
-from clearformer.training.loop import TrainConfig
+from clearformer.training.config import TrainConfig
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.tuning.methods import TuningConfig

@@ -4,8 +4,9 @@
     MODELS.resolve("gpt")                  the class
     register("model", "mine", Mine)        adds a class, for example in a plugin
 
-models/, tasks/, objectives/ and text/tokenizers/ have one table each. Entry points in the group `clearformer.<kind>`
-are added as well. Names are only looked up in these tables, so a name in a downloaded file cannot import other code.
+models/, tasks/, objectives/, text/tokenizers/ and training/loggers/ have one table each. Entry points in the group
+`clearformer.<kind>` are added as well. Names are only looked up in these tables, so a name in a downloaded file cannot
+import other code.
 """
 
 import warnings
@@ -19,6 +20,7 @@ from clearformer.errors import ConfigError, suggest
 T = TypeVar("T")
 
 TABLES = {
+    "logger": "clearformer.training.loggers:LOGGERS",
     "model": "clearformer.models:MODELS",
     "objective": "clearformer.objectives:OBJECTIVES",
     "task": "clearformer.tasks:TASKS",

@@ -38,7 +38,7 @@ SETTINGS = {
     "train.recompute": "gradient_checkpointing activation_checkpointing checkpoint_activations use_checkpoint",
     "train.compile": "torch_compile jit_compile use_compile",
     "train.parallel": "fsdp strategy ddp deepspeed",
-    "train.tensorboard": "report_to logger tensorboard_logdir",
+    "train.loggers": "report_to logger tensorboard_logdir use_wandb wandb_project trackers",
     "train.max_seconds": "max_time max_hours stop_time_hours",
     "optim.lr": "learning_rate learningrate base_lr max_lr peak_lr lr_peak init_lr eta alpha step_size",
     "optim.weight_decay": "wd l2 weight_decay_rate decay",

@@ -21,7 +21,7 @@ from clearformer.generation.decode import DecodeConfig
 from clearformer.interop.origin import Origin
 from clearformer.models.build import preset_name, presets
 from clearformer.text import TextConfig
-from clearformer.training.loop import TrainConfig
+from clearformer.training.config import TrainConfig
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.tuning.methods import TuningConfig

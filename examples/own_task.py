@@ -41,8 +41,8 @@ from clearformer.objectives.cross_entropy import Loss
 from clearformer.tables import Tables
 from clearformer.tasks import Flag, Given
 from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of
+from clearformer.training.config import rounds
 from clearformer.training.journal import console
-from clearformer.training.loop import rounds
 from clearformer.wording import count
 
 # --- data: files to rows, rows to batches

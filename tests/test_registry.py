@@ -57,7 +57,7 @@ def test_a_thing_of_the_users_joins_and_is_returned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of model, objective, ")]
+    ("kind", "hint"), [("modell", "did you mean `model`?"), ("metric", "choose one of logger, model, objective, ")]
 )
 def test_a_kind_that_nobody_asks_for_is_refused(kind: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"cannot register a `{kind}`: unknown kind") as caught:

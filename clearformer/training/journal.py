@@ -1,4 +1,4 @@
-"""The log of a run: metrics.jsonl for programs, a progress bar for people, and optionally TensorBoard.
+"""The log of a run: metrics.jsonl for programs, a progress bar for people, and the loggers of train.loggers.
 
 metrics.jsonl has one JSON object per line. When a run is resumed, the lines after the step of the checkpoint are
 removed, so that no step is missing or repeated. The sums of a `Meter` since the last line are saved with the
@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from clearformer.checkpoint import write_text
-from clearformer.errors import MachineError
 from clearformer.notebook import NotebookBar, is_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+Log = Callable[[int, str, Mapping[str, float]], None]  # step, "train" or "valid", metrics
 
 
 @cache
@@ -92,19 +93,17 @@ class Journal:
     """`log` writes metrics.jsonl, `say` prints a line, `progress` and `note` update the progress bar.
 
     A quiet journal, on all ranks but the first, does nothing. `steps` is None if the number of steps is not known yet.
+    `forward` receives what `log` does, and passes it on to other loggers.
     """
 
     def __init__(
-        self, path: Path, steps: int | None, start: int = 0, is_quiet: bool = False, tensorboard: bool = False
+        self, path: Path, steps: int | None, start: int = 0, is_quiet: bool = False, forward: Log | None = None
     ) -> None:
-        self.is_quiet = is_quiet
-        self.writer: Any = None
+        self.is_quiet, self.forward = is_quiet, forward
         if is_quiet:
             return
         cut_back(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
-        if tensorboard:
-            self.writer = tensorboard_writer(path.parent / "tensorboard", start)
         self.bar: Any = progress_bar()
         self.task = self.bar.add_task("training", total=steps, completed=start, note="")
         self.bar.start()
@@ -115,9 +114,8 @@ class Journal:
             return
         self.file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
         self.file.flush()
-        if self.writer is not None:
-            for name, value in values.items():
-                self.writer.add_scalar(f"{kind}/{name}", value, step)
+        if self.forward is not None:
+            self.forward(step, kind, values)
 
     def progress(self, step: int, steps: float) -> None:
         """Update the progress bar; `steps` is the current estimate of the total."""
@@ -142,8 +140,6 @@ class Journal:
         if not self.is_quiet:
             self.bar.stop()
             self.file.close()
-            if self.writer is not None:
-                self.writer.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -160,14 +156,6 @@ def cut_back(path: Path, step: int) -> None:
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def tensorboard_writer(folder: Path, start: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise MachineError("tensorboard is not installed", "pip install 'clearformer[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=start + 1)
-
-
 class Meter:
     """Mean loss, mean gradient norm and speed since the last `read`. Only `stop` and `read` synchronise the device.
 
@@ -176,6 +164,7 @@ class Meter:
 
     def __init__(self, device: torch.device, unit: str = "tokens") -> None:
         self.sums = torch.zeros(2, device=device)  # loss over tokens, gradient norm over steps
+        self.last = torch.zeros(2, device=device)  # the same of the last step
         self.unit = unit
         self.clear()
         self.start()
@@ -186,7 +175,9 @@ class Meter:
 
     def add(self, loss: Tensor, norm: Tensor) -> None:
         """Add one step: its loss summed over the tokens of all ranks, and its gradient norm before clipping."""
-        self.sums += torch.stack([loss, norm])
+        step = torch.stack([loss, norm])
+        self.sums += step
+        self.last.copy_(step)
 
     def count(self, tokens: int) -> None:
         self.tokens += tokens

@@ -10,110 +10,37 @@ needs no random state. A resumed run is bit-identical to an uninterrupted one if
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
-from clearformer.config import Config
 from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
-from clearformer.training.compiling import BatchShapes, How
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
 from clearformer.training.interrupt import ctrl_c
 from clearformer.training.journal import Journal, Meter
+from clearformer.training.loggers import Loggers
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
-from clearformer.training.precision import Precision, autocast
-from clearformer.training.recompute import Recompute
+from clearformer.training.precision import autocast
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.training.statistics import average_statistics, set_training
 from clearformer.wording import count
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
-
-
-class TrainConfig(Config):
-    """The [train] table of a recipe."""
-
-    steps: int = Field(8000, ge=1, description="number of optimiser steps")
-    epochs: float | None = Field(
-        None, gt=0, description="number of epochs, or a fraction; replaces `steps` as soon as the data is prepared"
-    )
-    max_tokens: int | None = Field(
-        None, ge=1, description="target tokens (images for vision tasks) after which training stops before `steps`"
-    )
-    max_seconds: float | None = Field(
-        None, gt=0, description="seconds of training and validation after which training stops before `steps`"
-    )
-    tokens: int = Field(
-        4096, ge=1, description="tokens per micro-batch on each side, padding included (images for vision tasks)"
-    )
-    accumulation: int = Field(1, ge=1, description="micro-batches per process and step")
-    clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0 disables clipping")
-    ema: float = Field(
-        0.999, ge=0, lt=1, description="decay of the moving average of the weights; 0 uses the weights of the last step"
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of all random draws")
-    log_every: int = Field(50, ge=1, description="steps between log records")
-    validate_every: int = Field(500, ge=1, description="steps between validations")
-    save_every: int = Field(500, ge=1, description="steps between checkpoints")
-    pause: int | None = Field(
-        None, ge=1, description="step after which the run is saved and stops; --resume continues it"
-    )
-    patience: int = Field(
-        0, ge=0, description="validations without improvement before training stops; 0 disables early stopping"
-    )
-    metric: str | None = Field(
-        None, description="validation metric that decides the best checkpoint; default: by task, bleu for translation"
-    )
-    precision: Precision = Field(
-        "auto", description="floating-point precision; auto is bfloat16 on CUDA and float32 elsewhere"
-    )
-    compile: How = Field(
-        "auto",
-        description="speed-up on CUDA: graph records each step as a CUDA graph; blocks and whole also compile the "
-        "model, which takes a minute or more; auto chooses by the length of the run",
-    )
-    recompute: Recompute = Field(
-        "none",
-        description="activations to compute again in the backward pass instead of storing them: none, or blocks (those "
-        "inside blocks and the logits), which needs less memory and up to a third more time",
-    )
-    batches: BatchShapes = Field(
-        "auto",
-        description="shapes of batches of pairs: free (least padding) or fixed (a few shapes, needed for CUDA graphs); "
-        "auto is fixed on CUDA",
-    )
-    deterministic: bool = Field(False, description="whether CUDA results are bit-identical in every run; slower")
-    parallel: Literal["replicate", "shard"] = Field(
-        "replicate", description="whether each process holds the whole model or a shard of it (FSDP)"
-    )
-    tensorboard: bool = Field(False, description="whether to write TensorBoard logs to the run folder")
-
-    def budget(self, unit: str = "tokens") -> str:
-        """Describe the budget of a run: its limits in seconds and tokens, or its number of steps if it has none."""
-        limits = [] if self.max_seconds is None else [f"{self.max_seconds:,.10g} s"]
-        limits += [] if self.max_tokens is None else [count(self.max_tokens, unit.removesuffix("s"), unit)]
-        return " or ".join(limits or [count(self.steps, "step")])
-
-
-def rounds(steps: int, n: int) -> dict[str, int]:
-    """The settings of a run of `steps` steps that is validated and saved n times."""
-    period = max(5, steps // n)
-    return {"validate_every": period, "save_every": period, "log_every": min(50, period)}
 
 
 @dataclass
@@ -138,7 +65,8 @@ class Trainer:
     `facts` is metadata that is saved with the weights. `part` lists the tensors to save if the others are stored with a
     base; by default, all are saved. `unit` is the unit of `tokens`: tokens, examples or images. `carried` is the state
     that the objective keeps between steps, by the index of the micro-batch within a step, as for recurrent networks
-    that continue a text. `metric` is the metric of `validate` that decides the best checkpoint.
+    that continue a text. `metric` is the metric of `validate` that decides the best checkpoint. `loggers` receive what
+    the journal does.
     """
 
     def __init__(
@@ -157,6 +85,7 @@ class Trainer:
         unit: str = "tokens",
         carried: dict[int, Tensor] | None = None,
         metric: Metric = LOSS,
+        loggers: Loggers | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
@@ -166,58 +95,107 @@ class Trainer:
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
         self.meter = Meter(device, unit)
-        self.progress = Progress()
+        self.progress, self.loggers = Progress(), loggers or Loggers()
+        self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
+        self.signals: list[int] = []
+        self.results: dict[str, float] = {}  # of the last validation
         self.graphs = Graphs(self.update, device) if is_recorded else None
 
-    def train(self, steps: StepSource) -> Progress:
-        """Continue from `progress` until the budget is spent, early stopping applies, or Ctrl-C is pressed."""
+    def train(self, source: StepSource) -> Progress:
+        """Run all remaining steps. Ctrl-C finishes the step and saves a checkpoint first."""
+        with ctrl_c() as self.signals:
+            for _ in self.steps(source):
+                pass
+        return self.progress
+
+    def steps(self, source: StepSource) -> Iterator[int]:
+        """Continue from `progress` until the budget is spent, early stopping applies, or a signal arrives.
+
+        One step is trained per item; its number is yielded when everything due after it is done. If the caller closes
+        the generator earlier, a checkpoint is saved. The caller's time between two steps is not counted.
+        """
         at, config = self.progress, self.config
         n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
-        total = config.steps if config.max_tokens is None and config.max_seconds is None else None
-        journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, config.tensorboard)
-        clock = time.monotonic() - at.seconds
-        set_training(self.model)
-        self.meter.start()
+        self.begin()
         try:
-            with ctrl_c() as interrupted:
-                if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
-                    self.run_validation(journal)
-                    at.seconds = time.monotonic() - clock
-                    journal.sync()
-                    self.save()
-                for batches, n_tokens in feed(steps, at, n_steps, self.world, self.device):
-                    self.step(batches, n_tokens)
-                    journal.progress(at.step, self.length)
-                    if config.max_seconds is not None:
-                        at.seconds = self.world.agree(time.monotonic() - clock)
-                    is_interrupted, is_last = self.world.any(bool(interrupted)), self.is_spent
-                    is_ending = is_interrupted or at.step == config.pause
-                    if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
-                        continue
-                    if not self.meter.stop():
-                        raise diverged("the training loss or its gradient", at.step, self.run)
-                    if self.is_due(config.log_every):
-                        self.log(journal)
-                    if self.is_due(config.validate_every):
-                        self.run_validation(journal)
-                    at.seconds = time.monotonic() - clock
-                    if is_ending or self.is_stale or self.is_due(config.save_every):
-                        journal.sync()
-                        self.save()
-                    if is_interrupted and not is_last:
-                        raise Interrupted
-                    if is_ending and not (is_last or self.is_stale):
-                        raise Paused
-                    if self.is_stale:
-                        journal.say(
-                            f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}"
-                        )
-                    if self.is_stale or is_last:
-                        break
-                    self.meter.start()
+            if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
+                self.run_validation()
+                self.checkpoint()
+            for batches, n_tokens in feed(source, at, n_steps, self.world, self.device):
+                self.step(batches, n_tokens)
+                self.journal.progress(at.step, self.length)
+                if config.max_seconds is not None:
+                    at.seconds = self.world.agree(time.monotonic() - self.clock)
+                is_over = self.complete_step()
+                left = time.monotonic()
+                yield at.step
+                self.skip(time.monotonic() - left)
+                if is_over:
+                    break
+        except GeneratorExit:  # the caller stops here
+            self.skip(time.monotonic() - left)
+            self.checkpoint()
+            raise
         finally:
-            journal.close()
-        return at
+            self.end()
+
+    def begin(self) -> None:
+        """Open the journal and start the clocks, before the first step."""
+        if not self.is_open:
+            at, config = self.progress, self.config
+            total = config.steps if config.max_tokens is None and config.max_seconds is None else None
+            self.journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, self.loggers.log)
+            self.is_open = True
+            self.clock = time.monotonic() - at.seconds
+            set_training(self.model)
+            self.meter.start()
+
+    def end(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.journal.close()
+
+    def skip(self, seconds: float) -> None:
+        """Leave these seconds out of the clocks."""
+        self.clock += seconds
+        self.meter.since += seconds
+
+    def complete_step(self) -> bool:
+        """Do what is due after a step: log, validate, save. Returns whether the run is over."""
+        at, config = self.progress, self.config
+        is_interrupted, is_last = self.world.any(bool(self.signals)), self.is_spent
+        is_ending = is_interrupted or at.step == config.pause
+        if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
+            return False
+        if not self.meter.stop():
+            raise diverged("the training loss or its gradient", at.step, self.run)
+        if self.is_due(config.log_every):
+            self.log()
+        if self.is_due(config.validate_every):
+            self.run_validation()
+        at.seconds = time.monotonic() - self.clock
+        if is_ending or self.is_stale or self.is_due(config.save_every):
+            self.journal.sync()
+            self.save()
+        if is_interrupted and not is_last:
+            raise Interrupted
+        if is_ending and not (is_last or self.is_stale):
+            raise Paused
+        if self.is_stale:
+            self.journal.say(f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}")
+        self.meter.start()
+        return self.is_stale or is_last
+
+    def checkpoint(self) -> None:
+        """Save a checkpoint between two steps, unless there is one already."""
+        if self.saved == (self.progress.step, self.progress.judged):
+            return
+        if not self.meter.stop():
+            raise diverged("the training loss or its gradient", self.progress.step, self.run)
+        self.progress.seconds = time.monotonic() - self.clock
+        self.journal.sync()
+        self.save()
+        self.meter.start()
 
     def is_due(self, *periods: int) -> bool:
         """Whether one of these periods, or the run, ends with this step."""
@@ -284,41 +262,49 @@ class Trainer:
         peak: float = self.optimizer.defaults["lr"]
         return peak * self.schedule.factor(step, self.length)
 
-    def log(self, journal: Journal) -> None:
+    def log(self) -> None:
         at = self.progress
         values = {**self.meter.read(), "lr": self.rate(at.step), "epoch": at.epoch}
-        journal.log(at.step, "train", values)
+        self.journal.log(at.step, "train", values)
         unit = self.meter.unit
         note = f"loss {values['loss']:.3f}  {values[f'{unit}_per_s']:,.0f} {unit}/s  "
         note += f"lr {values['lr']:.2e}  |g| {values['grad_norm']:.2f}"
         best = f"  best {self.metric.format(at.scores[self.metric.name])}" if at.scores else ""
-        journal.note(note + best)
+        self.journal.note(note + best)
 
-    def run_validation(self, journal: Journal) -> None:
+    def run_validation(self) -> None:
         """Validate the averaged weights, and save them if they are the best so far.
 
         All ranks validate, so that none is left waiting; the metrics of the first rank are used.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
         at, metric = self.progress, self.metric
-        at.judged = at.step
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
-                self.model.eval()
-                with gathered(self.model):
-                    results = self.world.agree(self.validate(self.model, at.step))
-                set_training(self.model)
-                check_results(results, metric, at.step, self.run)
-                journal.log(at.step, "valid", results)
-                journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
+                self.results = results = self.validated(self.validate)
+                at.judged = at.step
+                self.journal.log(at.step, "valid", results)
+                self.journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
                 value, sign = results[metric.name], -1 if metric.lower_is_better else 1
                 if not metric.better(value, None if at.best is None else sign * at.best):
                     at.stale += 1
                     return
                 at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
+            at.judged = at.step
             self.write(
                 self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
             )
+
+    def validated(self, validate: Validate) -> dict[str, float]:
+        """Return the metrics of the model, which is in training mode again afterwards, even if this is interrupted."""
+        self.model.eval()
+        try:
+            with gathered(self.model):
+                results = self.world.agree(validate(self.model, self.progress.step))
+        finally:
+            set_training(self.model)
+        check_results(results, self.metric, self.progress.step, self.run)
+        return results
 
     def save(self) -> None:
         """Save a checkpoint: one file with everything needed to resume, replaced atomically."""
@@ -329,6 +315,7 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
+        self.saved = self.progress.step, self.progress.judged
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
 

@@ -16,6 +16,8 @@ from clearformer.tasks import TASKS, Given, collect, examples, task_named, writt
 from clearformer.tasks.given_objects import sources_of
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.journal import console
+from clearformer.training.loggers import Callback
+from clearformer.training.session import Session
 from clearformer.verbs.choices import Settings, all_settings
 from clearformer.wording import count
 
@@ -53,7 +55,7 @@ def plan(
 
 
 @staged()
-def train(
+def start_run(
     recipe: Name | Recipe | None = None,
     *,
     model: str | None = None,
@@ -69,24 +71,16 @@ def train(
     exportable: bool = False,
     resume: bool = False,
     device: str = "auto",
+    callbacks: Sequence[Callback] = (),
     **data: Any,
-) -> dict[str, Any]:
-    """Train a model in the folder `out` (by default runs/<data>-<model>-<time>), and return the report.
+) -> Session:
+    """Start a run, and return a session that trains it one step at a time: `for step in session`.
 
-    Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
-    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns.
-
-    Data is one file, a tuple of two files aligned line by line, or a Python object: a list of tuples or dictionaries,
-    an iterator, a DataFrame (pandas, polars), a dictionary of columns, or a Dataset (datasets, torch). The run keeps a
-    copy of an object in its folder `given`.
-
-    `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
-    other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
-    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` gives the examples of rare classes more weight in
-    the loss (objective.weights). `exportable` chooses a form of the model that Hugging Face has.
-
-    To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run
-    folder. In a distributed run, all processes but the first return an empty report.
+    The arguments are the same as for `train`, which is start_run(…).finish(). The data is prepared and the model is
+    built here; the first iteration trains the first step. session.validate() and session.save() act between two steps,
+    session.finish() runs the remaining steps, and session.report is the report. A session that is closed earlier, by
+    close(), by the end of a `with` block or by the end of the process, saves a checkpoint, so that the run can be
+    resumed.
     """
     settings = all_settings(
         settings, steps=steps, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, precision=precision
@@ -104,7 +98,53 @@ def train(
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
-    return run(chosen, Path(out) if out else default_folder(chosen.recipe), resume, device)
+    folder = Path(out) if out else default_folder(chosen.recipe)
+    return start(chosen, folder, resume, device, callbacks=callbacks)
+
+
+def train(
+    recipe: Name | Recipe | None = None,
+    *,
+    model: str | None = None,
+    out: Name | None = None,
+    settings: Settings = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
+    balance: bool = False,
+    exportable: bool = False,
+    resume: bool = False,
+    device: str = "auto",
+    callbacks: Sequence[Callback] = (),
+    **data: Any,
+) -> dict[str, Any]:
+    """Train a model in the folder `out` (by default runs/<data>-<model>-<time>), and return the report.
+
+    Without a recipe, `data` gives the training data: pairs=, text=, labels=, images= or recordings=, or the flag of a
+    registered task. valid= and test= are the other splits; columns=, text_columns= and label_column= select columns.
+
+    Data is one file, a tuple of two files aligned line by line, or a Python object: a list of tuples or dictionaries,
+    an iterator, a DataFrame (pandas, polars), a dictionary of columns, or a Dataset (datasets, torch). The run keeps a
+    copy of an object in its folder `given`.
+
+    `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
+    other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
+    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` gives the examples of rare classes more weight in
+    the loss (objective.weights). `exportable` chooses a form of the model that Hugging Face has.
+
+    `callbacks` are functions, called with each record of metrics.jsonl, {"step": 50, "kind": "train", "loss": 2.1, …},
+    or loggers with the methods of clearformer.Logger.
+
+    To resume, give only `out` and resume=True: the folder contains the recipe. The key `run` of the report is the run
+    folder. In a distributed run, all processes but the first return an empty report.
+    """
+    choices: dict[str, Any] = {"steps": steps, "epochs": epochs, "lr": lr, "batch_size": batch_size, "seed": seed}
+    choices |= {"precision": precision, "balance": balance, "exportable": exportable}
+    choices |= {"resume": resume, "device": device, "callbacks": callbacks}
+    return start_run(recipe, model=model, out=out, settings=settings, **choices, **data).finish()
 
 
 def choose(
@@ -191,13 +231,14 @@ def saved_recipe(out: Name | None, settings: Sequence[str]) -> Recipe:
     return Recipe.read(folder.recipe, settings)
 
 
-def run(chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None) -> dict[str, Any]:
-    """Train according to a plan, and return the report, with the run folder as `run`."""
+def start(
+    chosen: Plan, folder: Path, resume: bool, device: str, base: Any = None, callbacks: Sequence[Callback] = ()
+) -> Session:
+    """Start the run of a plan, and return its session."""
     recipe = cast(Recipe, chosen.recipe)
     if not resume:
         probe(recipe)
-    report = fit.train(recipe, folder, resume, device, base, chosen.survey)
-    return {"run": str(folder), **report} if report else {}
+    return fit.start(recipe, folder, resume, device, base, chosen.survey, callbacks)
 
 
 def probe(recipe: Recipe) -> None:

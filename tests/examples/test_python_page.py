@@ -17,7 +17,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(block, names)
     assert repr(names["model"])[:90] in PAGE
@@ -25,6 +25,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert str(names["model"].verbs).replace("'", '"') in PAGE
     assert f'"{names["model"]("Where is the station?")}"' in PAGE
     assert names["classifier"].predict(["a great film"]).tolist() == ["positive"]
+    assert names["metrics"].keys() >= {"loss"}
+    assert (tmp_path / "runs" / "mine" / "last.safetensors").exists()
     assert names["search"].best_params_ == {"steps": 30}
 
 

@@ -19,8 +19,9 @@ from clearformer.data.store import Ragged
 from clearformer.errors import TrainingError
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World, gathered, join_world, leave_world, shard
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import built_in
 from clearformer.training.recompute import in_chunks, recompute_blocks

@@ -12,9 +12,10 @@ from clearformer.data.buckets import N_SHAPES
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.training import graphs
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.graphs import MAX_GRAPHS
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import built_in, make_deterministic
 from clearformer.training.schedules import ScheduleConfig

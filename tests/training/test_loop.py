@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused, TrainingError
 from clearformer.metric import LOSS, Metric
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import TrainConfig, Trainer, reseed
+from clearformer.training.loop import Trainer, reseed
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 

@@ -19,9 +19,10 @@ from clearformer.objectives.causal_lm import CausalLM, CausalLMConfig
 from clearformer.objectives.cross_entropy import token_loss
 from clearformer.tasks import TASKS
 from clearformer.training.compiling import How, compiled
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.recompute import CHUNK, Recomputed, in_chunks, recompute_blocks
 from clearformer.training.schedules import ScheduleConfig

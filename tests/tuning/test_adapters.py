@@ -14,9 +14,10 @@ from clearformer.errors import CheckpointError, ConfigError
 from clearformer.layers.linear import PackedLinear, pack
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation
+from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import TrainConfig, Trainer
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.tuning.adapters import (

@@ -11,8 +11,8 @@ from clearformer.models import MODELS
 from clearformer.models.build import model_task, outline, preset_name, presets
 from clearformer.tables import Tables
 from clearformer.tasks.task import Request
+from clearformer.training.config import rounds
 from clearformer.training.journal import console
-from clearformer.training.loop import rounds
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import Method, refuse_method
 

@@ -22,7 +22,7 @@ from clearformer.tasks.auto.common import (
     tuning_tables,
 )
 from clearformer.tasks.task import Plan, Request
-from clearformer.training.loop import rounds
+from clearformer.training.config import rounds
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
