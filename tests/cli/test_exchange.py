@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_one_sentence_and_a_hint(
     out = tmp_path / "out"
     (tmp_path / "notes.pdf").touch()
     for arguments, problem in (
-        (("export", run, out), "Marian does not support"),
+        (("export", run, out, "--format", "torchvision"), "torchvision"),
         (("export", run, out, "--format", "tflite"), "there is no export format `tflite`"),
         (("import", tmp_path / "notes.pdf", out), "unsupported file type"),
         (("import", run, out), "is not a Hugging Face folder"),

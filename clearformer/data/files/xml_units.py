@@ -22,6 +22,7 @@ from clearformer.data.files.compressed import opened
 from clearformer.data.files.table import MAX_CELL, Column, Table
 from clearformer.data.sources import list_columns
 from clearformer.errors import DataError
+from clearformer.wording import count
 
 PART = 2**16  # bytes parsed at a time
 SAMPLE = 100  # units in which the languages of a .tmx file are looked for
@@ -68,7 +69,9 @@ class UnitParser:
         tag = local(name)
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise DataError(f"{self.where}: more than {MAX_DEPTH:,} elements inside each other", "export it again")
+            raise DataError(
+                f"{self.where}: more than {count(MAX_DEPTH, 'element')} inside each other", "export it again"
+            )
         if self.n_hidden or (tag in HIDDEN and self.unit is not None):
             self.n_hidden += 1
         elif tag in UNITS:
@@ -99,7 +102,7 @@ class UnitParser:
             self.unit.setdefault(self.language.lower() if tag == "seg" else tag, "".join(self.text))
             self.text = None
             if len(self.unit) > MAX_TEXTS:
-                raise DataError(f"{self.where}: a unit with more than {MAX_TEXTS:,} languages", "divide it")
+                raise DataError(f"{self.where}: a unit with more than {count(MAX_TEXTS, 'language')}", "divide it")
         elif tag in UNITS:
             self.units.append((self.where, self.unit))
             self.unit = None
