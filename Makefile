@@ -25,7 +25,7 @@ test: $(VENV)/.test lint
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m slow
 
-# Every kind of file × every task × (command line, Python), and hostile files: about ten minutes on two cores.
+# Every kind of file × every task × (command line, Python), and hostile files: about five minutes on two cores.
 test-matrix: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m matrix tests/matrix
 
