@@ -3,6 +3,7 @@
     ClearformerError
     ├── ConfigError        an invalid recipe, preset or command-line value
     ├── DataError          a dataset that is missing, empty or wrongly encoded, or has the wrong columns
+    │   └── LengthError    a text that is longer than a model can read
     ├── TokenizerError     a vocabulary that cannot be trained, or does not fit the model
     ├── CheckpointError    a run folder that is missing, truncated or unknown, or belongs to another model
     ├── TrainingError      a run that diverged: its loss is no longer finite
@@ -29,6 +30,10 @@ class ConfigError(ClearformerError):
 
 
 class DataError(ClearformerError):
+    pass
+
+
+class LengthError(DataError):
     pass
 
 

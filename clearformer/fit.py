@@ -216,7 +216,8 @@ def set_up(
     optimizer = final.optim.build(model, is_recorded)
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
-    return Trainer(*parts, task.validation(device), task.facts, saved, task.unit, carried, metric, loggers), task
+    validate = task.validation(device, world.is_first)
+    return Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers), task
 
 
 def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:

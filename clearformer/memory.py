@@ -2,8 +2,11 @@
 
 import ctypes
 import gc
+import os
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 
 def keep_freed_memory() -> None:
@@ -51,6 +54,18 @@ def on_huge_pages(address: int, n_bytes: int) -> None:
         libc = ctypes.CDLL(None)
         first, last = address // HUGE * HUGE, -(-(address + n_bytes) // HUGE) * HUGE
         libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), 25)  # MADV_COLLAPSE, since Linux 6.1
+
+
+def machine_bytes() -> int:
+    """Return the memory that this process may use: of the machine, or of its container. 8 GiB if nobody says."""
+    try:
+        n_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 2**33
+    limit = Path("/sys/fs/cgroup/memory.max")
+    with suppress(OSError, ValueError):  # no container, or one without a limit: "max"
+        return min(n_bytes, int(limit.read_text()))
+    return n_bytes
 
 
 def peak_mb() -> float:

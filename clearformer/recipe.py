@@ -94,9 +94,13 @@ class Recipe(Tables):
 
 
 def parse_objective(table: Mapping[str, Any], model: Any, where: str) -> Any:
-    """Parse the table [objective]. Its `kind` determines the task; by default, it is the task of the architecture."""
+    """Parse the table [objective]. Its `kind` determines the task; by default, it is the task of the architecture.
+
+    A classifier without pooling classifies every token.
+    """
     table = dict(table)
-    kind = str(table.setdefault("kind", model_task(model.kind)))
+    labels_words = model.kind == "classifier" and model.pooling == "none"
+    kind = str(table.setdefault("kind", "token-classification" if labels_words else model_task(model.kind)))
     if not is_objective(kind):
         hint = f"{suggest(kind, objective_names())}; --plugin MODULE adds your own objectives"
         raise ConfigError(f"{where} there is no objective called `{kind}`", hint)

@@ -62,8 +62,20 @@ def no_images(monkeypatch):
 
 def test_leaves_everything_behind(done):
     files = {"recipe.toml", "tokenizer.json", "data", "model.safetensors", "last.safetensors", "metrics.jsonl"}
-    assert {path.name for path in done.iterdir()} == files | {"report.json", "curves.png"}
+    assert {path.name for path in done.iterdir()} == files | {"report.json", "curves.png", "samples.jsonl"}
     assert Recipe.read(done / "recipe.toml").model.target_vocab == load(done).target_tokenizer.vocab_size
+
+
+def test_samples_are_kept_and_a_resumed_run_repeats_none(pairs, tmp_path):
+    fit.train(recipe(pairs), tmp_path, device="cpu")
+    samples = tmp_path / "samples.jsonl"
+    with samples.open("a") as file:
+        file.write('{"step": 5, "text": "after the last checkpoint, as a killed run leaves it"}\n')
+    fit.train(recipe(pairs, steps=6), tmp_path, resume=True, device="cpu")
+    rows = read_metrics(samples)
+    assert [row["step"] for row in rows] == [4, 6]
+    sources = [pair.split("\t")[0] for pair in pairs.read_text().splitlines()]
+    assert all(row["text"].split("\n→")[0] in sources for row in rows)
 
 
 def test_a_training_is_not_overwritten(done, pairs):

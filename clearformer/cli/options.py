@@ -160,6 +160,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. The error for an unknown option suggests one by its meaning, then by its letters."""
+        given = list(args)  # click removes what it has parsed
         try:
             return list(super().parse_args(ctx, args))
         except UsageError as error:
@@ -168,6 +169,10 @@ class Command(TyperCommand):
                 names = options_like(error.option_name, known) or (error.possibilities or ())[:1]
                 error.message += f"\nhint: {did_you_mean(names)}" if names else ""
                 error.possibilities = None
+            elif error.message.startswith("Got unexpected extra argument"):
+                known = {name for param in self.get_params(ctx) for name in param.opts}
+                names = [f"--{word}" for word in given if f"--{word}" in known]
+                error.message += f"\nhint: {did_you_mean(names)}" if names else ""
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

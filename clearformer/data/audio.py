@@ -3,6 +3,7 @@
     read_audio(Path("call.flac"))               samples (N,) float32 in [−1, 1], averaged over channels, and their rate
     read_sound(Path("call.mp3"), 16000, 400)    samples (N,) int16 at 16 kHz, at least 400 of them
     read_sound((samples, 44100), 16000, 400)    the same from an array and its rate, as soundfile.read returns them
+    read_audio(SoundBytes(body), 60)            the contents of a file, of at most 60 seconds
 
 The first bytes determine the format, not the ending of the name. Nothing is allocated because a header asks for it:
 samples are read in blocks and counted, up to MAX_SAMPLES.
@@ -12,6 +13,7 @@ import re
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +42,16 @@ AGAIN = "record or copy it again"
 CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
 
 
+class SoundBytes(BytesIO):
+    """The contents of a sound file that has no path, and its name in messages."""
+
+    def __str__(self) -> str:
+        return "the recording"
+
+
+SoundFile = Path | SoundBytes
+
+
 class Stream(NamedTuple):
     """An open recording. `n_frames` is what the header says, None if it does not; a frame has a sample per channel."""
 
@@ -52,14 +64,19 @@ class Stream(NamedTuple):
     """Read at most n frames, (n, channels) float32; none at the end."""
 
 
-def read_audio(path: Path) -> tuple[np.ndarray, int]:
-    """Return samples (N,) float32, averaged over channels, and the number of samples per second."""
+def read_audio(path: SoundFile, most_seconds: float | None = None) -> tuple[np.ndarray, int]:
+    """Return samples (N,) float32, averaged over channels, and the number of samples per second.
+
+    A recording of more than `most_seconds` is an error, found before the rest of it is decoded.
+    """
     with open_audio(path) as stream:
         parts, n = list[np.ndarray](), 0
         while len(block := stream.read(max(1, BLOCK // stream.n_channels))):
             parts.append(block.mean(1, dtype="float32"))
             n += len(block)
             require_length(n, stream.rate, str(path))
+            if most_seconds is not None and n > most_seconds * stream.rate:
+                raise DataError(f"{path} is longer than {most_seconds:g} s", "give a shorter recording")
     if stream.n_frames is not None and n < stream.n_frames:
         size = stream.frame_bytes or 1
         unit = "byte" if stream.frame_bytes else "sample"
@@ -81,9 +98,10 @@ def measure_audio(path: Path) -> tuple[float, int]:
 
 
 @contextmanager
-def open_audio(path: Path) -> Iterator[Stream]:
+def open_audio(path: SoundFile) -> Iterator[Stream]:
     """Open a recording. A file in an unsupported format, or with an impossible rate, is an error."""
-    require_file(path)
+    if isinstance(path, Path):
+        require_file(path)
     kind = format_of(path)
     try:
         with open_file(path, kind) as file:
@@ -94,13 +112,9 @@ def open_audio(path: Path) -> Iterator[Stream]:
         raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
-def format_of(path: Path) -> str:
+def format_of(path: SoundFile) -> str:
     """Return the format of a file by its first bytes: "WAV", "FLAC", …"""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
+    start = first_bytes(path)
     if not start:
         raise DataError(f"{path} is empty", AGAIN)
     is_frame = start[0] == 0xFF and len(start) > 1 and start[1] >> 5 == 0b111  # an MP3 file without a header
@@ -110,14 +124,32 @@ def format_of(path: Path) -> str:
     return kind
 
 
-def open_file(path: Path, kind: str) -> Any:
+def first_bytes(path: SoundFile) -> bytes:
+    if isinstance(path, SoundBytes):
+        return path.getbuffer()[:4].tobytes()
+    try:
+        with open(path, "rb") as file:
+            return file.read(4)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
+
+
+def openable(path: SoundFile) -> Any:
+    """Return what a decoder opens: the path, or the contents from their start."""
+    if isinstance(path, Path):
+        return str(path)
+    path.seek(0)
+    return path
+
+
+def open_file(path: SoundFile, kind: str) -> Any:
     if kind == "WAV":
         with suppress(wave.Error):  # raised for WAV files with other than plain integer samples
-            return wave.open(str(path), "rb")
+            return wave.open(openable(path), "rb")
     return open_other(path, kind)
 
 
-def wave_stream(file: wave.Wave_read, path: Path) -> Stream:
+def wave_stream(file: wave.Wave_read, path: SoundFile) -> Stream:
     n_channels, width, rate, n = file.getparams()[:4]
     if width > 4:
         raise DataError(f"{path}: WAV files with {8 * width} bits are not supported", CONVERT)
@@ -140,16 +172,16 @@ def to_floats(data: bytes, width: int) -> np.ndarray:
     return wide.view("<i4")[:, 0].astype("float32") / 2**31
 
 
-def open_other(path: Path, kind: str) -> Any:
+def open_other(path: SoundFile, kind: str) -> Any:
     """Open a file with the library soundfile."""
     soundfile = import_soundfile(path, kind)
     try:
-        return soundfile.SoundFile(str(path))
+        return soundfile.SoundFile(openable(path))
     except soundfile.LibsndfileError as error:
         raise damaged(path, kind, error) from None
 
 
-def other_stream(file: Any, path: Path, kind: str) -> Stream:
+def other_stream(file: Any, path: SoundFile, kind: str) -> Stream:
     soundfile = import_soundfile(path, kind)
     if cut := re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE):
         claimed, there = map(int, cut.groups())
@@ -169,13 +201,13 @@ def other_stream(file: Any, path: Path, kind: str) -> Stream:
     )
 
 
-def damaged(path: Path, kind: str, error: Exception) -> DataError:
+def damaged(path: SoundFile, kind: str, error: Exception) -> DataError:
     reason = str(getattr(error, "error_string", error)).strip().rstrip(".")
     because = "" if "does not exist" in reason else f" ({reason})"  # libsndfile's message for an unknown error
     return DataError(f"{path} is damaged, or in a form of {kind} that is not supported{because}", CONVERT)
 
 
-def import_soundfile(path: Path, kind: str) -> Any:
+def import_soundfile(path: SoundFile, kind: str) -> Any:
     try:
         import soundfile
     except (ModuleNotFoundError, OSError):  # OSError: the package without its C library

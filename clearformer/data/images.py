@@ -9,26 +9,24 @@ ImageSource(path="cifar/train")                   the same, in a folder saved by
 UnlabelledImageSource(path="images.npz")          the same formats; without labels, the class is `image`
 """
 
-import gzip
-import zlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
-from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from pydantic import Field
 
 from clearformer.data.corpora import Corpora
-from clearformer.data.files.columnar import Columnar, class_names, column_values, is_dataset
+from clearformer.data.files.arrays import read_idx, read_npz
+from clearformer.data.files.columnar import Columnar, class_names, is_dataset
 from clearformer.data.files.open import open_table
+from clearformer.data.files.values import column_values
 from clearformer.data.source import Source
 from clearformer.data.sources import list_columns, non_empty, require_file
-from clearformer.errors import DataError, MachineError, suggest
+from clearformer.errors import DataError, MachineError
 from clearformer.wording import count
 
 try:
@@ -85,7 +83,8 @@ class ImageSource(Source):
         if "idx3-ubyte" in name:
             arrays = read_labelled_idx(self.path, is_strict)
         elif name.endswith(".npz"):
-            arrays = read_npz(self.path, self.image or "images", self.label or "labels", is_strict)
+            images, labels = read_npz(self.path, self.image or "images", self.label or "labels", is_strict)
+            arrays = images, np.full(len(images), UNLABELLED) if labels is None else labels
         else:
             raise DataError(f"{self.path}: unsupported file type", SUPPORTED)
         check_arrays(self.path, *arrays)
@@ -154,14 +153,24 @@ def read_folder(folder: Path) -> Generator[ImageFile]:
                 yield ImageFile(str(path), label, partial(decode, path, str(path)))
 
 
-def decode(file: Path | bytes, name: str) -> Image.Image:
-    """Decode a file, given by its path or its bytes, completely and in the orientation of its EXIF data."""
+def decode(
+    file: Path | bytes, name: str, formats: tuple[str, ...] | None = None, most_pixels: int | None = None
+) -> Image.Image:
+    """Decode a file, given by its path or its bytes, completely and in the orientation of its EXIF data.
+
+    `formats` limits the decoders, by Pillow's names. An image of more than `most_pixels` is refused by its header.
+    """
+    too_many = f"{name} has more than {count(most_pixels or Image.MAX_IMAGE_PIXELS or 0, 'pixel')}"
     try:
-        with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
-            return plain(ImageOps.exif_transpose(image))
+        with Image.open(BytesIO(file) if isinstance(file, bytes) else file, formats=formats) as image:
+            if most_pixels is None or image.width * image.height <= most_pixels:
+                return plain(ImageOps.exif_transpose(image))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        pass  # a warning is raised only where warnings are errors
     except Exception as error:  # a damaged file can make a decoder raise anything
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged or not an image"
         raise DataError(f"{name} cannot be read: {reason}", "copy it again, or remove it") from None
+    raise DataError(too_many, "make it smaller")
 
 
 def plain(image: Image.Image) -> Image.Image:
@@ -202,39 +211,6 @@ def read_labelled_idx(path: Path, is_strict: bool) -> tuple[np.ndarray, np.ndarr
     return images, read_idx(label_path) if has_labels else np.full(len(images), UNLABELLED)
 
 
-def read_idx(path: Path) -> np.ndarray:
-    """Read an idx file: 0, 0, 8 (for uint8), the number of axes, their sizes as big-endian int32, then the data."""
-    require_file(path)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            data = file.read()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged ({error})", "copy or download it again") from None
-    if data[:3] != b"\0\0\x08" or len(data) < 4 or len(data) < 4 + 4 * data[3]:
-        raise DataError(f"{path} is not an idx file of uint8 values", "use the format of the MNIST files")
-    shape = np.frombuffer(data, ">i4", data[3], 4).tolist()
-    body = np.frombuffer(data, "uint8", offset=4 + 4 * len(shape))
-    if len(body) != prod(shape):
-        message = f"{path} has {count(len(body), 'byte')} of data, but shape {shape} needs {prod(shape):,}"
-        raise DataError(message, "copy or download it again")
-    return body.reshape(shape)
-
-
-def read_npz(path: Path, image: str, label: str, is_strict: bool) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            for name in (image, label) if is_strict else (image,):
-                if name not in file:
-                    hint = f"set `image` and `label` in the recipe to the names of the arrays; {suggest(name, file)}"
-                    raise DataError(f"{path} has no array `{name}`", hint)
-            images = file[image]
-            return images, file[label].reshape(-1) if label in file else np.full(len(images), UNLABELLED)
-    except (OSError, EOFError, TypeError, ValueError, BadZipFile, zlib.error) as error:  # TypeError: a single array
-        raise DataError(
-            f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez(path, images=…, labels=…)"
-        ) from None
-
-
 def read_columns(
     path: Path, image: str, label: str, is_strict: bool, is_named: bool
 ) -> Generator[tuple[bytes | Path, Any]]:
@@ -249,8 +225,8 @@ def read_columns(
                 raise DataError(f"{path}: no column `{name}`", list_columns(schema.names, OPTIONS))
         classes = class_names(schema, label) if is_named else None
         for part in batches([image, label] if has_labels else [image]):
-            labels = column_values(part, label) if has_labels else [UNLABELLED] * len(part)
-            for content, number in zip(column_values(part, image), labels):
+            labels = column_values(part, label, path) if has_labels else [UNLABELLED] * len(part)
+            for content, number in zip(column_values(part, image, path), labels):
                 yield encoded(content), number if classes is None or number is None else classes[number]
 
 

@@ -8,6 +8,8 @@
 All file types of files/open.py are supported. Text is cleaned by `text.normalize.clean`. Blank rows are skipped.
 """
 
+import re
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -129,6 +131,20 @@ def named_columns(path: Path) -> dict[str, Any]:
         return {}
     table = open_table(path)
     return label_columns(table.names(), is_header=not table.has_names)
+
+
+def note_of_header(source: "LabelSource", examples: Sequence[Labelled]) -> str | None:
+    """Return a note if the first row, read as an example, seems to be a header: no other row has its label."""
+    first, labels = next(source.read()), Counter(example.label for example in examples)
+    if labels[first.label] > 1 or 2 * len(labels) > len(examples):  # in a file of names or values, every label is rare
+        return None
+    *texts, label = open_table(source.path).names()[: len(first.texts) + 1]
+    is_plain = all(re.fullmatch(r"[\w.-]+", name) for name in (*texts, label))
+    options = f"--text-columns {','.join(texts)} --label-column {label}" if is_plain else f"choose {OPTIONS}"
+    return (
+        f"{source.path}: the first row is read as an example, but no other row has its label, `{short(first.label)}`; "
+        f"if it is a header: {options}"
+    )
 
 
 def is_name(column: object) -> bool:

@@ -97,11 +97,15 @@ class ClassTask(Task):
         task.tokenizers, task.classes = model.tokenizers, model.classes
         logits, labels = task.outputs(model.network.eval(), "valid")
         temperature = fit_temperature(logits, labels)
-        errors = [calibration_error(reliability(logits, labels, t)) for t in (1.0, temperature)]
+        bins = [reliability(logits, labels, t) for t in (1.0, temperature)]
+        errors = [calibration_error(rows) for rows in bins]
         losses = [mean_loss(logits, labels, t) for t in (1.0, temperature)]
-        record = {"temperature": temperature, task.unit: len(labels)}
+        record: dict[str, Any] = {"temperature": temperature, task.unit: len(labels)}
         record |= {"ece": errors[1], "ece_uncalibrated": errors[0], "loss": losses[1], "loss_uncalibrated": losses[0]}
-        write_json(model.path / CALIBRATION, record)
+        names = ("reliability_uncalibrated", "reliability")
+        write_json(
+            model.path / CALIBRATION, record | {n: [row._asdict() for row in some] for n, some in zip(names, bins)}
+        )
         console.print(
             f"calibrated on {count(len(labels), 'validation example')}: temperature {temperature:.3f}, "
             f"expected calibration error {errors[0]:.4f} before and {errors[1]:.4f} after"

@@ -17,7 +17,15 @@ from clearformer.data.batch import IGNORE, EncoderBatch
 from clearformer.data.collate import TokenBatches
 from clearformer.data.corpora import LabelCorpora
 from clearformer.data.files.open import describe_columns
-from clearformer.data.labels import Changed, Labelled, LabelRows, label_value, named_columns, number_classes
+from clearformer.data.labels import (
+    Changed,
+    Labelled,
+    LabelRows,
+    LabelSource,
+    label_value,
+    named_columns,
+    number_classes,
+)
 from clearformer.data.tags import Tagged, is_tagged
 from clearformer.data.tally import Skipped, TooLong
 from clearformer.errors import ConfigError, DataError
@@ -95,11 +103,14 @@ class LabelTask(ClassTask):
         paths = {split: Path(path) for split, path in given.splits.items()}
         by_word = is_tagged(paths["train"])
         columns = column_keys(("words", "labels") if by_word else ("text", "label"), given)
-        named = {split: {} if columns or by_word else named_columns(path) for split, path in paths.items()}
+        has_number = any(not isinstance(column, str) for column in columns.values())
+        named = {split: {} if has_number or by_word else named_columns(path) for split, path in paths.items()}
         for split, names in named.items():
-            if names:
-                console.print(describe_columns(paths[split], names.values()))
-        return {split: {"path": path, **columns, **named[split]} for split, path in paths.items()}
+            used = {**names, **columns}
+            if used == columns or not LabelSource(path=paths[split], **used).suits(paths[split]):
+                continue  # everything is chosen, or there is no such column
+            console.print(describe_columns(paths[split], used.values()))
+        return {split: {"path": path, **named[split], **columns} for split, path in paths.items()}
 
     @classmethod
     def plan(cls, request: Request) -> Plan:
@@ -302,7 +313,8 @@ class ClassificationTask(LabelTask):
 
     @classmethod
     def handle(cls, model: Pretrained) -> Classifier:
-        is_pair = model.recipe.data is not None and isinstance(model.recipe.data.train.text, tuple)
+        data = model.recipe.data
+        is_pair = None if data is None else isinstance(data.train.text, tuple)
         classes, length = model.classes or [], max_tokens(model)
         handle = Classifier(model.network, model.tokenizer, classes, model.name, length, is_pair)
         handle.temperature = model.temperature

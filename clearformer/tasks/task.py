@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -273,8 +274,11 @@ class Task(ABC):
     def steps(self, world: World) -> Steps:
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
 
-    def validation(self, device: torch.device) -> Validate:
-        """Return a function that computes the metrics on the validation split, uncompiled, and prints a sample."""
+    def validation(self, device: torch.device, is_first: bool = True) -> Validate:
+        """Return a function that computes the metrics on the validation split, uncompiled, and prints a sample.
+
+        The first rank also keeps the sample in the run folder.
+        """
         metrics = self.metrics(self.recipe)
 
         @torch.no_grad()
@@ -283,6 +287,11 @@ class Task(ABC):
                 values, sample = self.score(model, "valid"), self.sample(model, step)
             if sample is not None:
                 console.print(sample, style="dim", markup=False)
+                if is_first:
+                    with self.run.samples.open("a", encoding="utf-8") as file:
+                        file.write(
+                            json.dumps({"step": step, "text": dedent(sample).strip()}, ensure_ascii=False) + "\n"
+                        )
             return {metric.name: values[metric.name] for metric in metrics}
 
         return validate

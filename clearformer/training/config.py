@@ -76,6 +76,11 @@ class TrainConfig(Config):
         (),
         description="where metrics are logged besides metrics.jsonl: tensorboard, mlflow, wandb or a plugin's logger",
     )
+    histograms: bool = Field(
+        False,
+        description="whether to record histograms of weights and gradients by layer at each validation, in "
+        "histograms.jsonl, for `lens histograms`; each takes less time than a step",
+    )
     tensorboard: bool = Field(False, description="whether to add tensorboard to `loggers`")
 
     @property
@@ -89,7 +94,7 @@ class TrainConfig(Config):
         return " or ".join(limits or [count(self.steps, "step")])
 
 
-def rounds(steps: int, n: int) -> dict[str, int]:
-    """The settings of a run of `steps` steps that is validated and saved n times."""
-    period = max(5, steps // n)
+def rounds(steps: int, n: float) -> dict[str, int]:
+    """The settings of a run of `steps` steps that is validated and saved about n times."""
+    period = max(5, int(steps / n))
     return {"validate_every": period, "save_every": period, "log_every": min(50, period)}

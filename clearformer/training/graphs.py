@@ -50,6 +50,12 @@ class Graphs:
         else:
             self.update(batches, self.n_tokens)
 
+    def plain(self, batches: Sequence[Tensors], n_tokens: int) -> None:
+        """A step that is not recorded, with the kernels of a recorded step: its gradients can be looked at."""
+        self.n_tokens.fill_(n_tokens)
+        with FIXED_SHAPES:
+            self.update(batches, self.n_tokens)
+
 
 class RecordedStep:
     """The graph of a step for one shape, with the batches that it reads.

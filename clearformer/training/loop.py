@@ -30,8 +30,9 @@ from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
+from clearformer.training.histograms import Histograms
 from clearformer.training.interrupt import ctrl_c
-from clearformer.training.journal import Journal, Meter
+from clearformer.training.journal import Journal, Meter, cut_back
 from clearformer.training.loggers import Loggers
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
 from clearformer.training.precision import autocast
@@ -95,6 +96,7 @@ class Trainer:
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
         self.meter = Meter(device, unit)
+        self.histograms = Histograms(model, config, run.histograms, world.is_first)
         self.progress, self.loggers = Progress(), loggers or Loggers()
         self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
         self.signals: list[int] = []
@@ -145,6 +147,9 @@ class Trainer:
             at, config = self.progress, self.config
             total = config.steps if config.max_tokens is None and config.max_seconds is None else None
             self.journal = Journal(self.run.metrics, total, at.step, not self.world.is_first, self.loggers.log)
+            self.histograms.begin(at.step)
+            if self.world.is_first and self.run.samples.exists():
+                cut_back(self.run.samples, at.step)
             self.is_open = True
             self.clock = time.monotonic() - at.seconds
             set_training(self.model)
@@ -233,11 +238,16 @@ class Trainer:
         if self.average is not None:
             self.average.set_step(at.step)
         self.meter.count(n_tokens)
-        (self.graphs or self.update)(batches, n_tokens)
+        self.histograms.set_step(at.step)
+        if self.graphs is not None:
+            (self.graphs.plain if self.histograms.is_due else self.graphs)(batches, n_tokens)
+        else:
+            self.update(batches, n_tokens)
 
     def update(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> None:
         """The part of a step that runs on the device. It never waits for the host, so graphs.py can record it."""
         loss = self.backward(batches, n_tokens)
+        self.histograms.keep_gradients()
         norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf")))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -278,6 +288,7 @@ class Trainer:
         All ranks validate, so that none is left waiting; the metrics of the first rank are used.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
+        self.histograms.write(self.progress.step)
         at, metric = self.progress, self.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:

@@ -75,6 +75,8 @@ def finetune(
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
     if exportable:
+        if method == "prefix":
+            raise ConfigError("transformers has no model with a prefix", "choose another method, such as --method lora")
         require_exportable(chosen.recipe.model)
     base = open_model(where)
     refuse_prefix(base)

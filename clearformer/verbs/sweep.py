@@ -109,7 +109,12 @@ def sweep(
     given = None if given is None else as_files(given)  # once: an iterator cannot be read for every trial
 
     def plan(trial: Trial) -> Recipe:
-        planned = choose(recipe, model, [*chosen, *as_settings(trial)], device, given)
+        try:
+            planned = choose(recipe, model, [*chosen, *as_settings(trial)], device, given)
+        except ConfigError as error:
+            if not trial or not error.message.startswith("--set:"):
+                raise
+            raise ConfigError(error.message.replace("--set:", "--over:", 1), error.hint) from None
         refuse_without_data(planned)
         return cast(Recipe, planned.recipe)
 

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
+from clearformer.data.files.open import PAIRS, TABLES
 from clearformer.data.objects.staging import staged
+from clearformer.data.sources import file_type
 from clearformer.errors import ConfigError
 from clearformer.interop.huggingface.convert import require_exportable
 from clearformer.models.build import model_key
@@ -22,6 +24,13 @@ from clearformer.verbs.choices import Settings, all_settings
 from clearformer.wording import count
 
 Name = str | Path
+DATA = {
+    **dict.fromkeys(TABLES, ("labels", "pairs", "text")),
+    **dict.fromkeys(set(PAIRS) - set(TABLES), ("pairs",)),
+    ".conll": ("labels",),
+    ".npz": ("images",),
+}
+"""The options for a file, by its type."""
 
 
 @staged(keep=True)
@@ -162,6 +171,7 @@ def choose(
             "give one of them; two aligned files are joined by a comma: --pairs train.en,train.de",
         )
     if recipe is not None:
+        refuse_data(Path(recipe))
         model_settings = [f"model.{model_key(model)}={model}"] if model else []
         chosen = Plan(Recipe.read(Path(recipe), [*model_settings, *settings]))
     elif given is None:
@@ -173,6 +183,15 @@ def choose(
     if exportable:
         require_exportable(chosen.recipe.model)
     return chosen
+
+
+def refuse_data(recipe: Path) -> None:
+    """Refuse a file or folder with data in the place of a recipe."""
+    if recipe.is_dir():
+        raise ConfigError(f"{recipe} is a folder, not a recipe", f"for images, one folder per class: --images {recipe}")
+    if recipe.is_file() and file_type(recipe) in DATA:
+        options = ", ".join(f"--{name} {recipe}" for name in DATA[file_type(recipe)])
+        raise ConfigError(f"{recipe} is a data file, not a recipe", f"give it with the option for its data: {options}")
 
 
 def describe_batch(recipe: Any, batch_size: int | None) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
+import clearformer
 from clearformer.checkpoint import weights_of
 from clearformer.cli import VERBS, app
 from clearformer.cli.json_object import finite, print_json
@@ -17,7 +19,13 @@ from clearformer.cli.options import Json
 from clearformer.interop.torchvision.convert import export_weights
 from clearformer.models.build import build_model, model_config
 
+from ..tasks.tones import RECIPE, write_tones
+
 CliCall = Callable[..., Any]
+SHORT = [
+    "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.d_model=28", "model.d_ff=46", "model.n_heads=2",
+    "model.max_length=67", "data.filter.max_tokens=61", "text.vocab_size=97", "text.min_frequency=1",
+]  # fmt: skip
 TRAIN = ["--device", "cpu", "--set", "train.steps=2", "--set", "train.validate_every=2"]
 
 
@@ -36,7 +44,44 @@ def files(tmp_path: Path, corpus: Path, run: Path, hub: Callable[..., Path]) -> 
     names = {name: tmp_path / name for name in ("net.pth", "a.png", "empty.txt", "texts.txt", "other.txt")}
     names |= {"OUT": tmp_path / "out", "OUT.jsonl": tmp_path / "out.jsonl", "OUT.npy": tmp_path / "out.npy"}
     names |= {"RUN": run, "PAIRS": corpus, "TEST": corpus.with_name("test.tsv")}
+    (tmp_path / "films.tsv").write_text("".join(f"a good film {i}\tgood\na bad film {i}\tbad\n" for i in range(60)))
+    (tmp_path / "compare.toml").write_text(f"settings = {SHORT}\nbudget.steps = 2\ncontenders.a.recipe = 'a.toml'\n")
+    (tmp_path / "a.toml").write_text(f"[data]\ntrain = {{path = '{corpus}'}}\ntest = {{path = '{corpus}'}}\n")
+    names |= {name: tmp_path / name for name in ("films.tsv", "compare.toml")}
     return names | {"GPT": hub("gpt2", "gpt"), "BERT": hub("bert", "bert")}
+
+
+@pytest.fixture(scope="module")
+def models(run: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Path]]:
+    """Models that have to be trained first, for the commands that name them: two steps each."""
+    folder = tmp_path_factory.mktemp("trained")
+    short = {"device": "cpu", "settings": ["train.steps=2", "train.validate_every=2"]}
+    films = [(f"a {label} film {i}", label) for i in range(30) for label in ("good", "bad")]
+
+    def eye(out: Path) -> None:
+        pixels = np.random.default_rng(0).integers(0, 256, (40, 9, 9), "uint8")
+        clearformer.train(images=(pixels, np.arange(40) % 2), out=out, **short)
+
+    def ear(out: Path) -> None:
+        write_tones(folder, 40, 1)
+        recipe = {"data": {"train": {"path": str(folder / "list-1.tsv")}, "held_out": 0.2}, **RECIPE}
+        (folder / "tones.toml").write_text(tomli_w.dumps(recipe))
+        clearformer.train(folder / "tones.toml", out=out, **short)
+
+    trainings: dict[str, Callable[[Path], object]] = {
+        "CRITIC": lambda out: clearformer.train(labels=films, out=out, **short),
+        "EYE": eye,
+        "EAR": ear,
+        "LORA": lambda out: clearformer.finetune(run, pairs=corpus, method="lora", out=out, **short),
+    }
+
+    def trained(line: str) -> dict[str, Path]:
+        for name in trainings.keys() & line.split():
+            if not (folder / name).exists():
+                trainings[name](folder / name)
+        return {name: folder / name for name in trainings} | {"a.wav": folder / "1-0.wav"}
+
+    return trained
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -62,6 +107,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embed, --out": ("embed --model BERT --input texts.txt --out OUT.npy", "out"),
     "inspect": ("inspect RUN", "layers"),
     "inspect, preset": ("inspect gpt3-175b", "layers"),
+    "lens": ("lens attention --model RUN dog", "layers"),
+    "lens, list": ("lens list --model RUN", "activations"),
     "neighbours": ("neighbours --model RUN dog", "neighbours"),
     "plot": ("plot schedules --out a.png", "title"),
     "import": ("import GPT OUT", "run"),
@@ -70,29 +117,48 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "card": ("card RUN --out OUT.jsonl", "card"),
     "doctor": ("doctor", "torch"),
     "bench": ("bench --list", "rows"),
+    "classify": ("classify --model CRITIC film", "texts"),
+    "classify, nothing": ("classify --model CRITIC", "texts"),
+    "classify, --out": ("classify --model CRITIC --input texts.txt --out OUT.jsonl", "out"),
+    "classify, images": ("classify --model EYE a.png", "images"),
+    "transcribe": ("transcribe --model EAR a.wav", "recordings"),
+    "merge": ("merge LORA OUT", "base"),
+    "compare": ("compare compare.toml --out OUT --device cpu", "runs"),
+    "sweep": ("sweep --labels films.tsv --over optim.lr=0.001,0.002 --out OUT --model textcnn TRAIN", "table"),
+    "demo": ("demo --steps 2 --set train.validate_every=2 --out OUT", "run"),
 }
-ELSEWHERE = {
-    "classify": "test_images.py", "transcribe": "test_speech.py", "merge": "test_exchange.py", "demo": "test_json.py",
-    "compare": "test_compare.py", "sweep": "test_sweep.py",
-}  # fmt: skip
-"""Verbs whose models take longer to train, and the tests that read the object which --json prints."""
+SLOW = {"demo", "compare", "sweep"}  # they train in processes of their own, or for longer
+
+
+ENDLESS = {"serve", "studio"}
+"""Verbs that run until they are stopped have no result."""
 
 
 def test_every_verb_has_json_and_is_tested() -> None:
-    tested = {command.split()[0] for command, _ in COMMANDS.values()}
-    assert tested | {*ELSEWHERE} == {*VERBS}
-    for verb, file in ELSEWHERE.items():
-        text = (Path(__file__).parent / file).read_text()
-        assert f'"{verb}"' in text
-        assert '"--json"' in text
+    assert {command.split()[0] for command, _ in COMMANDS.values()} == {*VERBS} - ENDLESS
     for info in app.registered_commands:
         assert info.callback is not None
+        if info.callback.__name__ in ENDLESS:
+            continue
         assert inspect.signature(info.callback).parameters["json"].annotation == Json
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_json_is_one_object(cli: CliCall, files: dict[str, Any], small: list[str], name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in COMMANDS]
+)
+def test_json_is_one_object(
+    cli: CliCall,
+    files: dict[str, Any],
+    models: Callable[[str], dict[str, Path]],
+    small: list[str],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     line, key = COMMANDS[name]
+    files |= models(line)
     lists = {"TRAIN": TRAIN, "SMALL": small}
     words = [part for word in line.split() for part in lists.get(word, [files.get(word, word)])]
     shown = cli(*words, "--json")
@@ -103,15 +169,6 @@ def test_json_is_one_object(cli: CliCall, files: dict[str, Any], small: list[str
     assert key in value
     if name.endswith((", nothing", "empty file")):
         assert value[key] == []
-
-
-@pytest.mark.slow
-def test_the_demo_as_json(cli: CliCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = cli("demo", "--steps", "2", "--set", "train.validate_every=2", "--out", "demo", "--json")
-    assert shown.code == 0, shown.err
-    assert shown.out.count("\n") == 1
-    assert json.loads(shown.out)["run"] == "demo"
 
 
 def test_numbers_that_json_lacks_become_null(capsys: pytest.CaptureFixture[str]) -> None:

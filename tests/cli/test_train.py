@@ -26,10 +26,10 @@ def test_a_dry_run_prints_the_recipe_and_writes_nothing(cli: CliCall, corpus: Pa
     code, out, err = cli("train", "--pairs", corpus, "--dry-run", "--set", "train.steps=77")
     assert code == 0
     recipe = tomllib.loads(out)
-    assert (recipe["train"]["steps"], recipe["model"]["preset"]) == (77, "transformer-tiny")
+    assert (recipe["train"]["steps"], recipe["model"]["kind"]) == (77, "transformer")
     assert "100 pairs" in err
     assert "77 steps" in err.replace("\n", " ")
-    assert "runs/pairs-transformer-tiny-" in err
+    assert "runs/pairs-transformer-2" in err
     assert json.loads(cli("train", "--pairs", corpus, "--dry-run", "--set", "train.steps=77", "--json").out) == recipe
     assert list(Path().iterdir()) == []
 
@@ -164,7 +164,7 @@ MISTAKES = {
     "set inside": (["--pairs", "good.tsv", "--set", "data.train.path.x=1"], "`path` is a value", "set `path` instead"),
     "set kind": (["--pairs", "good.tsv", "--set", "model.kind=trafo"], "unknown architecture `trafo`", "--plugin"),
     "no recipe": (["none.toml"], "none.toml cannot be read: No such file", "recipe"),
-    "recipe folder": (["."], ". cannot be read: Is a directory", "recipe"),
+    "recipe folder": (["."], ". is a folder, not a recipe", "--images ."),
     "not toml": (["not.toml"], "not.toml is not valid TOML", "steps = 500"),
     "binary recipe": (["binary.toml"], "binary.toml cannot be read: it is not UTF-8", "recipe"),
     "recipe key": (["typo.toml"], "typo.toml: [model]: unknown key `n_head`", "did you mean `n_heads`?"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clearformer.data import audio
-from clearformer.data.audio import measure_audio, read_audio, read_sound
+from clearformer.data.audio import SoundBytes, measure_audio, read_audio, read_sound
 from clearformer.data.resample import resample
 from clearformer.errors import DataError, MachineError
 
@@ -240,3 +240,40 @@ def test_objects_are_recordings_too(tmp_path: Path) -> None:
             read_sound(wrong, 8000, 1)
     with pytest.raises(DataError, match="a sample rate of 1 Hz"):
         read_sound((array, 1), 8000, 1)
+
+
+@pytest.mark.parametrize("format", ["WAV", "FLAC", "OGG", "AIFF"])
+def test_bytes_are_read_as_the_file_that_they_come_from(tmp_path: Path, format: str) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    path, samples = tmp_path / "a", np.sin(np.arange(4001) / 7).astype("float32") / 2
+    soundfile.write(path, samples, 8000, format=format)
+    expected, rate = read_audio(path)
+    body = SoundBytes(path.read_bytes())
+    for _ in range(2):  # also a second time
+        found, found_rate = read_audio(body)
+        np.testing.assert_array_equal(found, expected)
+        assert found_rate == rate == 8000
+
+
+def test_bytes_have_a_name_in_messages(tmp_path: Path) -> None:
+    body = write(tmp_path / "a.wav", bytes(4000)).read_bytes()
+    for bad, match in (
+        (b"", "the recording is empty"),
+        (b"plain text", "the recording is not a recording in a supported format"),
+        (body[:-100], "the recording is truncated: it contains 3,900 of 4,000 bytes"),
+    ):
+        with pytest.raises(DataError, match=match):
+            read_audio(SoundBytes(bad))
+
+
+def test_a_recording_that_is_too_long_is_not_decoded_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audio, "BLOCK", 800)
+    path = write(tmp_path / "a.wav", bytes(2 * 8000))  # one second
+    assert len(read_audio(path, 1.0)[0]) == 8000
+    blocks = []
+    monkeypatch.setattr(audio, "to_floats", lambda data, width: blocks.append(data) or np.zeros(len(data) // 2, "f"))
+    with pytest.raises(DataError, match=r"a.wav is longer than 0.25 s"):
+        read_audio(path, 0.25)
+    assert len(blocks) == 3

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from clearformer.data.fitting import fit_all, fitted
-from clearformer.data.images import ImageCorpora, ImageSource, UnlabelledImageSource, open_image, some_images
+from clearformer.data.images import ImageCorpora, ImageSource, UnlabelledImageSource, decode, open_image, some_images
 from clearformer.data.pixels import ImageConfig
 from clearformer.data.split import place
 from clearformer.errors import ConfigError, DataError, MachineError
@@ -172,7 +172,7 @@ def test_an_album_takes_an_idx_file_of_any_name(tmp_path: Path) -> None:
             b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,
             r"29 bytes of data, but shape \[2, 3, 5\] needs 30",
         ),
-        ("x-images-idx3-ubyte.gz", gzip.compress(b"\0" * 999, mtime=0)[:-9], "is damaged"),
+        ("x-images-idx3-ubyte.gz", gzip.compress(b"\0\0\x08\1\0\0\3\xe7" + b"\0" * 999, mtime=0)[:-9], "is damaged"),
         ("a.npz", b"PK\x03\x04", "is damaged, or not an .npz file"),
     ],
 )
@@ -326,3 +326,16 @@ def test_settings_that_contradict_each_other() -> None:
         ImageConfig.parse({"channels": 1, "mean": [0.5, 0.5, 0.5]}, "x.toml: [image]")
     with pytest.raises(ConfigError, match="channels = 2 is not 1 or 3"):
         ImageConfig.parse({"channels": 2}, "x.toml: [image]")
+
+
+def test_formats_and_pixels_can_be_limited(tmp_path: Path) -> None:
+    pixels = noise(7, 11)
+    Image.fromarray(pixels).save(tmp_path / "a.ppm")
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    body = (tmp_path / "a.png").read_bytes()
+    assert np.asarray(decode(body, "the image", ("PNG",), 77)).tolist() == pixels.tolist()
+    with pytest.raises(DataError, match="the image has more than 76 pixels"):
+        decode(body, "the image", ("PNG",), 76)
+    assert decode((tmp_path / "a.ppm").read_bytes(), "the image").size == (11, 7)
+    with pytest.raises(DataError, match="the image cannot be read: it is damaged or not an image"):
+        decode((tmp_path / "a.ppm").read_bytes(), "the image", ("PNG", "JPEG"))

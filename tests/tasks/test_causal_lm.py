@@ -142,7 +142,8 @@ def test_documents_begin_and_end_and_the_pages_of_a_book_do_not(done: Path, tmp_
 def test_a_language_model_is_not_a_translator(done: Path) -> None:
     with pytest.raises(CheckpointError, match="is a language model, not a translator") as caught:
         load_as(Translator, done)
-    assert caught.value.hint == "a language model supports generate, score, fill, repair, embed, evaluate, plot"
+    verbs = "generate, score, fill, repair, embed, evaluate, neighbours, plot"
+    assert caught.value.hint == f"a language model supports {verbs}"
 
 
 def test_mistakes_are_said(done: Path, book: Path, tmp_path: Path) -> None:

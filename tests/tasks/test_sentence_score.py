@@ -113,7 +113,7 @@ def test_evaluate_scores_a_file_as_the_test_split(done: Path, tmp_path: Path) ->
 def test_it_fills_no_gaps_and_has_no_head_for_words(done: Path) -> None:
     with pytest.raises(CheckpointError, match="is a sentence scorer: it cannot fill") as caught:
         clearformer.fill(done, "the ___ sees the man")
-    assert caught.value.hint == "a sentence scorer supports score, embed, evaluate"
+    assert caught.value.hint == "a sentence scorer supports score, embed, evaluate, neighbours"
     assert load_as(SentenceScorer, done).name == "scorer"
     names = [layer["name"] for layer in inspect(done)["layers"]]
     assert "next_sentence_head" in names

@@ -5,6 +5,9 @@ the library `datasets` is not used, and a script in the folder is never run.
 
 Fields of a struct are columns with their path as the name, such as `translation.en`. Numbers in a column that is
 declared as a `ClassLabel` become the names of their classes.
+
+Some kilobytes can stand for gigabytes: pages of Parquet files are measured before they are decompressed (see
+pages.py), Arrow files must not be compressed, and the values of a row are limited (see values.py).
 """
 
 import json
@@ -15,11 +18,16 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.files.messages import refuse_compressed
+from clearformer.data.files.pages import measure
 from clearformer.data.files.table import Column, Table, check_cell
+from clearformer.data.files.values import column_values
 from clearformer.data.sources import list_columns
 from clearformer.errors import DataError, MachineError
+from clearformer.wording import count
 
 ROWS = 256
+MAX_ROWS = 2**30
 STATE, SPLITS = "state.json", "dataset_dict.json"
 
 
@@ -47,17 +55,18 @@ class Columnar(Table):
             classes = [class_names(schema, key) for key in keys]
             number = 0
             with closing(batches(keys)) as parts:
-                for values in (row for part in parts for row in zip(*(column_values(part, key) for key in keys))):
-                    number += 1
-                    where = f"{self.path}, row {number}"
-                    yield where, [as_cell(value, names, where) for value, names in zip(values, classes)]
+                for part in parts:
+                    for values in zip(*(column_values(part, key, self.path) for key in keys)):
+                        number += 1
+                        where = f"{self.path}, row {number}"
+                        yield where, [as_cell(value, names, where) for value, names in zip(values, classes)]
 
     @contextmanager
     def reading(self) -> Iterator[tuple[Any, Callable[[list[str]], Generator[Any]]]]:
         arrow = import_pyarrow(self.path)
         try:
             with self.open() as (schema, batches):
-                yield schema, batches
+                yield schema, lambda columns: limited(self.path, batches(columns))
         except (arrow.ArrowException, OSError, UnicodeError) as error:
             reason = str(error).partition("\n")[0]
             raise DataError(f"{self.path} is damaged ({reason})", "write it again, or download it again") from None
@@ -71,7 +80,19 @@ class Parquet(Columnar):
         from pyarrow import parquet
 
         with parquet.ParquetFile(self.path) as file:
-            yield file.schema_arrow, lambda columns: file.iter_batches(self.n_rows, columns=columns)
+
+            def batches(columns: list[str]) -> Generator[Any]:
+                if file.metadata.num_rows > MAX_ROWS:
+                    raise too_many_rows(self.path)
+                need = measure(self.path, file.metadata, columns, self.n_rows)
+                with parquet.ParquetFile(
+                    self.path, metadata=file.metadata, read_dictionary=need.dictionaries
+                ) as measured:
+                    groups = range(file.metadata.num_row_groups)  # one at a time: each has its dictionaries
+                    for some in [[group] for group in groups] if need.dictionaries else [[*groups]]:
+                        yield from measured.iter_batches(need.n_rows, columns=columns, row_groups=some)
+
+            yield file.schema_arrow, batches
 
 
 class SavedDataset(Columnar):
@@ -87,13 +108,31 @@ class SavedDataset(Columnar):
 
         def batches(columns: list[str]) -> Generator[Any]:
             for file in files:
+                refuse_compressed(file)
                 with pyarrow.memory_map(str(file)) as source, pyarrow.ipc.open_stream(source) as reader:
                     for batch in reader:
+                        if len(batch) > MAX_ROWS:
+                            raise too_many_rows(self.path)
                         chosen = batch.select(list(dict.fromkeys(key.partition(".")[0] for key in columns)))
                         chosen.validate(full=True)  # a damaged file could refer to memory outside it
                         yield from (chosen.slice(i, self.n_rows) for i in range(0, len(chosen), self.n_rows))
 
         yield schema, batches
+
+
+def limited(path: Path, parts: Generator[Any]) -> Generator[Any]:
+    """Yield record batches. A file may declare any number of rows that take no space, such as missing values."""
+    n_rows = 0
+    with closing(parts):
+        for part in parts:
+            n_rows += len(part)
+            if n_rows > MAX_ROWS:
+                raise too_many_rows(path)
+            yield part
+
+
+def too_many_rows(path: Path) -> DataError:
+    return DataError(f"{path}: more than {count(MAX_ROWS, 'row')}", "divide it into several files")
 
 
 def is_dataset(path: Path) -> bool:
@@ -145,12 +184,6 @@ def class_names(schema: Any, key: str) -> list[str] | None:
         return list(map(str, feature["names"])) if feature["_type"] == "ClassLabel" else None
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def column_values(batch: Any, key: str) -> list[Any]:
-    outer, *inner = key.split(".") if key not in batch.schema.names else [key]
-    values = batch.column(outer).to_pylist()
-    return [reduce(lambda value, name: None if value is None else value[name], inner, value) for value in values]
 
 
 def as_cell(value: Any, names: list[str] | None, where: str) -> Any:

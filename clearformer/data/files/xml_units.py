@@ -15,7 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from xml.parsers import expat
 
 from clearformer.data.files.compressed import opened
@@ -162,7 +162,7 @@ def local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def strict_parser(name: str, allows_dtd: bool = False) -> Any:
+def strict_parser(name: str, allows_dtd: bool = False, namespace_separator: str | None = None) -> Any:
     """Return a parser without entities, except the five of XML, such as &amp;. It opens no other file.
 
     A DOCTYPE is refused. With `allows_dtd`, it may name a document type definition, which is not read.
@@ -178,23 +178,12 @@ def strict_parser(name: str, allows_dtd: bool = False) -> Any:
         if has_declarations or not allows_dtd:
             refuse()
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(namespace_separator=namespace_separator)
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = check
     parser.EntityDeclHandler = refuse
     parser.SkippedEntityHandler = refuse
     return parser
-
-
-def refuse_doctype(name: str, file: IO[bytes]) -> None:
-    """Read an XML file up to its first element; a DOCTYPE before it is an error."""
-    parser, has_begun = strict_parser(name), list[bool]()
-    parser.StartElementHandler = lambda *_: has_begun.append(True)
-    try:
-        while not has_begun and (part := file.read(PART)):
-            parser.Parse(part)
-    except expat.ExpatError as error:
-        raise not_well_formed(name, error) from None
 
 
 def not_well_formed(name: str, error: expat.ExpatError) -> DataError:

@@ -1,5 +1,6 @@
 """The part of zero configuration common to all types of data: checks, the printed summary, and fine-tuning settings."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from clearformer.training.journal import console
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import Method, refuse_method
 
-MICRO_BATCH = {True: 8192, False: 4096}  # tokens per side, on CUDA and elsewhere: limited by memory
+MICRO_BATCH = {True: 8192, False: 4096}  # maximum tokens per side, on CUDA and elsewhere: limited by memory
 
 
 def refuse_other_models(model: Mapping[str, Any], task: str, hint: str) -> None:
@@ -54,7 +55,13 @@ def tunable_outline(recipe: Tables) -> nn.Module:
     return network
 
 
-def finetuning_tables(lr: float, tokens: int, steps: int, n: int, request: Request) -> dict[str, Any]:
+def micro_batches(tokens: int, most: int) -> tuple[int, int]:
+    """Divide the tokens of a step into micro-batches of at most `most` tokens; return their size and their number."""
+    n = math.ceil(tokens / most)
+    return tokens // n, n
+
+
+def finetuning_tables(lr: float, tokens: int, steps: int, n: float, request: Request) -> dict[str, Any]:
     """Return the [optim], [schedule] and [train] tables for fine-tuning, with min(n, 15) validations."""
     return {
         "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.999], "weight_decay": 0.01},

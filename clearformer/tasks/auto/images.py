@@ -1,6 +1,6 @@
 """Zero-configuration defaults for images. The choices depend on the number of images and their size.
 
-    from scratch    a residual network, larger for more images; random crop, and horizontal flip for colour images
+    from scratch    a residual network, wider for more images (sizes.py); random crop, and horizontal flip for colour
     autoencoder     no augmentation; Adam
     fine-tuning     image size, mean and standard deviation of the base model; a learning rate that suits the method
 
@@ -27,33 +27,13 @@ from clearformer.tasks.auto.common import (
     tunable_outline,
     tuning_tables,
 )
+from clearformer.tasks.auto.sizes import TUNE_IMAGES, ImageSizes, image_sizes, tens
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.config import rounds
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count, listed
 
-
-class Row(NamedTuple):
-    """The network and the training settings for at most `most` images."""
-
-    most: float
-    depths: list[int]
-    """Blocks of each stage."""
-    width: int
-    """Channels of the last stage."""
-    n_rows: int
-    """Images per step."""
-    epochs: int
-
-
-NETWORKS = [
-    Row(2_000, [1, 1, 1], 64, 32, 40),
-    Row(20_000, [3, 3, 3], 64, 128, 30),
-    Row(float("inf"), [2, 2, 2, 2], 512, 256, 20),
-]
-# replaces the last row if there is no GPU: its network would take days to train
-PATIENT = Row(float("inf"), [3, 3, 3], 64, 128, 8)
 LARGEST = {"cuda": 224}  # maximum size in pixels per side; SMALL without a GPU
 SMALL = 64  # pixels per side up to which the first convolution does not reduce the size
 STEM = 4  # the factor by which a 7×7 stem reduces the size; Hugging Face has no ResNet with another stem
@@ -77,23 +57,26 @@ class ImageSurvey(NamedTuple):
 def plan_images(request: Request) -> Plan:
     """Choose a recipe to train a classifier or an autoencoder from scratch."""
     named = {model_key(request.model): request.model} if request.model else {"kind": "resnet"}
-    draft = request.recipe({"data": request.data, "model": named})
+    device = pick_device(request.device).type
+    is_sized = is_sized_here(request, named)
+    drafted = network_of(image_sizes(1, device == "cuda")) if is_sized else {}  # for settings such as model.depths
+    draft = request.recipe({"data": request.data, "model": named | drafted})
     if (task := model_task(draft.model.kind)) not in ("image-classification", "reconstruction"):
         hint = "choose --model resnet18, vgg11, vit-ti-16 or autoencoder"
         raise ConfigError(f"{draft.model.kind} is a model for {task}, not for images", hint)
-    is_classifier, device = task == "image-classification", pick_device(request.device).type
+    is_classifier = task == "image-classification"
     survey = survey_images(draft)
-    row = next(row for row in (NETWORKS if device == "cuda" else [*NETWORKS[:-1], PATIENT]) if survey.n <= row.most)
-    side, n_rows = min(survey.side, LARGEST.get(device, SMALL)), row.n_rows
+    sizes = image_sizes(survey.n, device == "cuda")
+    side, n_rows = min(survey.side, LARGEST.get(device, SMALL)), sizes.n_rows
     if request.model in PRESETS:
         named = {"preset": next(name for most, name in PRESETS[request.model] if side <= most)}
         draft = request.recipe({"data": request.data, "model": named})
     size = fitting_size(draft, side)
     if request.exportable and draft.model.kind == "resnet" and size <= SMALL:
         size = min(STEM * size, LARGEST["cuda"])  # after the stem, as large as after a 3×3 convolution
-    table = sized(request, draft, named, survey, row, size)
+    table = sized(request, draft, named, survey, sizes, size)
     network = outline(request.recipe(table).model)
-    steps = request.in_epochs(int(max(200, round(row.epochs * survey.n / n_rows, -1))), survey.n, n_rows)
+    steps = request.in_epochs(max(200, tens(sizes.epochs * survey.n / n_rows)), survey.n, n_rows)
     table |= {
         "optim": optimizer_for(network, n_rows)
         if is_classifier
@@ -107,15 +90,14 @@ def plan_images(request: Request) -> Plan:
 
 
 def sized(
-    request: Request, draft: Tables, named: dict[str, Any], survey: ImageSurvey, row: Row, size: int
+    request: Request, draft: Tables, named: dict[str, Any], survey: ImageSurvey, sizes: ImageSizes, size: int
 ) -> dict[str, Any]:
     """Return the [data], [image], [model] and [objective] tables for images of this size."""
     kind, channels = draft.model.kind, 1 if survey.is_grey else 3
     table: dict[str, Any] = {"data": request.data}
     model: dict[str, Any] = dict(named)
-    if kind == "resnet" and request.model in (None, "resnet"):
-        widths = [row.width >> i for i in reversed(range(len(row.depths)))]
-        model |= {"block": "basic", "depths": row.depths, "widths": widths, "stem_width": widths[0]}
+    if is_sized_here(request, named):
+        model |= network_of(sizes)
     if kind == "resnet" and size <= SMALL and not request.exportable:
         model |= {"stem": "3x3"}
     if kind == "vit" and request.exportable:
@@ -128,6 +110,16 @@ def sized(
         table["model"]["n_classes"] = survey.n_classes
         table["objective"]["label_smoothing"] = 0.1
     return table
+
+
+def is_sized_here(request: Request, named: dict[str, Any]) -> bool:
+    """Whether zero configuration chooses the size of the network: of a ResNet without a preset."""
+    model = request.override({"model": named})["model"]
+    return model.get("kind") == "resnet" and "preset" not in model
+
+
+def network_of(sizes: ImageSizes) -> dict[str, Any]:
+    return {"block": "basic", "depths": sizes.depths, "widths": sizes.widths, "stem_width": sizes.widths[0]}
 
 
 def announce(recipe: Tables, survey: ImageSurvey, n_parameters: int, request: Request) -> None:
@@ -146,12 +138,6 @@ def announce(recipe: Tables, survey: ImageSurvey, n_parameters: int, request: Re
     )
 
 
-# columns: maximum number of images, and the number of epochs for each method
-EPOCHS: list[tuple[float, dict[str, int]]] = [
-    (2_000, {"full": 20, "lora": 20, "head": 20}),
-    (20_000, {"full": 10, "lora": 10, "head": 10}),
-    (float("inf"), {"full": 4, "lora": 4, "head": 3}),
-]
 ROWS = 64  # images per step
 
 
@@ -177,8 +163,8 @@ def plan_finetune_images(request: Request, start: Path, old: Tables) -> Plan:
     draft = request.recipe(table)
     network = tunable_outline(draft)
     n = survey_images(draft).n
-    epochs = next(row for row in EPOCHS if n <= row[0])[1][method]
-    steps = request.in_epochs(int(max(50, round(epochs * n / ROWS, -1))), n, ROWS)
+    epochs = TUNE_IMAGES[method](n)
+    steps = request.in_epochs(max(50, round(epochs * n / ROWS)), n, ROWS)
     table |= finetuning_tables(rate_for(method, width_of(network)), ROWS, steps, epochs, request)
     recipe = request.recipe(table)
     print_plan(

@@ -1,6 +1,6 @@
 """Zero-configuration defaults for labelled texts.
 
-    from scratch    a small encoder with high dropout, since a few thousand texts are too few for a large one
+    from scratch    an encoder of two layers, narrow with high dropout for few texts (sizes.py)
     fine-tuning     a learning rate that suits the method, fewer epochs for more texts, and about 32 texts per step
 
 Both use early stopping.
@@ -9,6 +9,7 @@ Both use early stopping.
 from pathlib import Path
 from typing import Any
 
+from clearformer.data.labels import LabelSource, note_of_header
 from clearformer.data.tags import is_tagged
 from clearformer.errors import ConfigError
 from clearformer.models.build import model_class, model_key, model_task
@@ -21,18 +22,13 @@ from clearformer.tasks.auto.common import (
     tunable_outline,
     tuning_tables,
 )
+from clearformer.tasks.auto.sizes import TUNE_LABELS, LabelSizes, label_sizes, tens
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.config import rounds
+from clearformer.training.journal import console
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# columns: maximum number of examples, layers, heads, width, dropout, vocabulary, tokens per step, epochs, learning rate
-CLASSIFIERS: list[tuple[float, int, int, int, float, int, int, int, float]] = [
-    (2_000, 1, 4, 64, 0.3, 2_000, 1024, 40, 2e-3),
-    (50_000, 2, 4, 128, 0.3, 8_000, 2048, 20, 1e-3),
-    (1_000_000, 4, 8, 256, 0.2, 16_000, 8192, 8, 5e-4),
-    (float("inf"), 6, 8, 512, 0.1, 32_000, 16384, 3, 3e-4),
-]
 OBJECTIVES = {False: "classification", True: "token-classification"}  # the key says whether words are labelled
 MAX_LENGTH = 256  # maximum length of a classifier trained from scratch, in tokens
 
@@ -42,26 +38,33 @@ def plan_labels(request: Request) -> Plan:
     by_word, model = is_tagged(request.sources["train"]["path"]), request.model
     table: dict[str, Any] = {"data": request.data, "objective": {"kind": OBJECTIVES[by_word]}}
     named = {model_key(model): model} if model else {"kind": "bert"}
-    draft = request.recipe(table | {"model": {"kind": "classifier", "base": named}})
+    is_sized = model in (None, "bert")
+    drafted = shape_of(label_sizes(1)) if is_sized else {}  # as --set sees it: 4 heads, not BERT's 12
+    draft = request.recipe(table | {"model": {"kind": "classifier", "base": named | drafted}})
     n, n_chars = survey_labels(draft)
-    layers, heads, width, dropout, vocab, tokens, epochs, lr = next(row for row in CLASSIFIERS if n <= row[0])[1:]
-    steps = int(max(200, round(epochs * n * mean_tokens(n, n_chars) / tokens, -1)))
+    chosen = label_sizes(n)
+    dropout, tokens = chosen.dropout, chosen.tokens
+    steps = max(200, tens(chosen.epochs * n * mean_tokens(n, n_chars) / tokens))
     steps = request.in_epochs(steps, n * mean_tokens(n, n_chars), tokens)
-    sizes: dict[str, Any] = {"n_layers": layers, "n_heads": heads, "d_model": width, "d_ff": 4 * width}
-    sizes |= {"max_length": MAX_LENGTH, "residual": "pre", "first_norm": False, "attention_dropout": dropout}
-    base = {**named, "dropout": dropout, **(sizes if model in (None, "bert") else {})}
+    sizes = shape_of(chosen) | {"max_length": MAX_LENGTH, "residual": "pre", "first_norm": False}
+    sizes |= {"attention_dropout": dropout}
+    base = {**named, "dropout": dropout, **(sizes if is_sized else {})}
     pooling = pooling_for(draft.model.base.kind, by_word, request.exportable)
     table |= {
         # Case is useful for classifying words, but hardly for classifying texts.
-        "text": {"kind": "wordpiece", "vocab_size": vocab, "lowercase": not by_word, "strict": False},
+        "text": {"kind": "wordpiece", "vocab_size": chosen.vocabulary, "lowercase": not by_word, "strict": False},
         "model": {"kind": "classifier", "base": base, "pooling": pooling, "dropout": dropout},
-        "optim": {"kind": "adamw", "lr": lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
+        "optim": {"kind": "adamw", "lr": chosen.lr, "betas": [0.9, 0.98], "weight_decay": 0.1},
         "schedule": {"kind": "linear", "warmup": request.steps(steps) // 10},
         "train": {"tokens": tokens, "steps": steps, **rounds(steps, 20), "patience": 6, "ema": 0.99},
     }
     recipe = request.recipe(table)
     announce(recipe, n, n_chars, request)
     return Plan(recipe)
+
+
+def shape_of(sizes: LabelSizes) -> dict[str, Any]:
+    return {"n_layers": sizes.layers, "n_heads": sizes.heads, "d_model": sizes.width, "d_ff": 4 * sizes.width}
 
 
 def announce(recipe: Tables, n: int, n_chars: int, request: Request) -> None:
@@ -80,12 +83,6 @@ def describe_texts(n: int, n_chars: int) -> str:
     return f"{count(n, 'labelled text')}, {count(round(n_chars / n), 'character')} each on average"
 
 
-# columns: maximum number of examples, and the number of epochs for each method
-EPOCHS: list[tuple[float, dict[str, int]]] = [
-    (2_000, {"full": 8, "lora": 15, "prefix": 20, "head": 20}),
-    (20_000, {"full": 4, "lora": 6, "prefix": 8, "head": 8}),
-    (float("inf"), {"full": 3, "lora": 3, "prefix": 4, "head": 3}),
-]
 ROWS = 32  # texts per step
 
 
@@ -112,9 +109,9 @@ def plan_finetune_labels(request: Request, start: Path, old: Tables) -> Plan:
     draft = request.recipe(table)
     tunable_outline(draft)
     n, n_chars = survey_labels(draft)
-    epochs = next(row for row in EPOCHS if n <= row[0])[1][method]
+    epochs = TUNE_LABELS[method](n)
     tokens = int(min(8192, max(512, ROWS * mean_tokens(n, n_chars))))
-    steps = int(max(50, round(epochs * n * mean_tokens(n, n_chars) / tokens, -1)))
+    steps = max(50, round(epochs * n * mean_tokens(n, n_chars) / tokens))
     steps = request.in_epochs(steps, n * mean_tokens(n, n_chars), tokens)
     table |= finetuning_tables(rate_for(method, config.d_model), tokens, steps, epochs, request)
     recipe = request.recipe(table)
@@ -134,6 +131,10 @@ def survey_labels(recipe: Tables) -> tuple[int, int]:
     examples = recipe.data.read("train", recipe.train.seed)
     if not examples:
         raise ConfigError("no texts are left to train on", "add texts, or lower data.held_out and data.held_out_test")
+    source = recipe.data.train
+    is_chosen = not isinstance(source, LabelSource) or source.text is not None or source.label is not None
+    if not is_chosen and (note := note_of_header(recipe.data.source("train"), examples)) is not None:
+        console.print(note, markup=False)
     return len(examples), sum(len(text) for example in examples for text in example.texts)
 
 

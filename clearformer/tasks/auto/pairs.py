@@ -1,11 +1,11 @@
 """Zero-configuration defaults for sentence pairs.
 
     vocabulary   grows with the corpus, so that each token occurs often enough to be learnt
-    model        small with high dropout for small corpora, large with low dropout for large corpora
+    model        narrow with high dropout for small corpora, wide with low dropout for large corpora
     batch        more tokens per step for larger corpora
-    epochs       fewer for larger corpora, with early stopping
+    epochs       fewer for larger corpora; early stopping ends a run that no longer improves
 
-The choices depend only on the number of pairs and their mean length, not on the languages.
+The choices are functions of the number of pairs and their mean length (sizes.py), not of the languages.
 """
 
 from pathlib import Path
@@ -19,28 +19,19 @@ from clearformer.tasks.auto.common import (
     MICRO_BATCH,
     describe_optimizer,
     in_epochs,
+    micro_batches,
     print_plan,
     refuse_other_models,
     tunable_outline,
     tuning_tables,
 )
+from clearformer.tasks.auto.sizes import HEADS, LAYERS, LEAST_STEPS, PairSizes, pair_rate, pair_sizes, tens
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# columns: maximum number of pairs, preset, vocabulary, dropout, tokens per side and step, epochs, peak learning rate
-SIZES: list[tuple[float, str, int, float, int, int, float]] = [
-    (2_000, "transformer-tiny", 1_000, 0.3, 1024, 150, 2e-3),
-    (10_000, "transformer-tiny", 4_000, 0.3, 2048, 100, 3e-3),
-    (60_000, "transformer-tiny", 8_000, 0.3, 4096, 60, 4e-3),
-    (400_000, "transformer-small", 10_000, 0.2, 8192, 30, 2e-3),
-    (4_000_000, "transformer-base", 20_000, 0.1, 16384, 15, 1e-3),
-    (float("inf"), "transformer-base", 32_000, 0.1, 32768, 8, 1e-3),
-]
-
 RNN_PAIRS = ("seq2seq", "bahdanau")  # names without a size
-WIDTHS = {"transformer-tiny": (256, 256), "transformer-small": (512, 256), "transformer-base": (1000, 620)}
 
 
 def plan_pairs(request: Request) -> Plan:
@@ -56,7 +47,7 @@ def plan_pairs(request: Request) -> Plan:
     is_sized = not {"kind", "preset"} & overridden["model"].keys()
     # Validated once before the corpus is read, so that a misspelt key is reported at once.
     has_two = not overridden.get("text", {}).get("shared", True)
-    smallest = {"preset": SIZES[0][1]} if is_sized else named
+    smallest = transformer(pair_sizes(1)) if is_sized else named
     shared = request.override(table | {"model": smallest})
     draft = request.parse({**shared, "text": {**shared.get("text", {}), "shared": True}}, "--set")
     survey = survey_pairs(draft.data)
@@ -72,24 +63,27 @@ def sized(
     survey: PairSurvey, request: Request, draft: Tables, named: dict[str, Any] | None, has_two: bool, is_strict: bool
 ) -> dict[str, Any]:
     """Return the tables that depend on the size of the corpus. `named` is the model chosen by the user, if any."""
-    _, size, vocab, dropout, tokens, epochs, lr = next(row for row in SIZES if survey.n_pairs <= row[0])
-    steps = int(max(2000, round(epochs * survey.n_pairs * mean_tokens(survey) / (0.9 * tokens), -2)))
-    n_parts = max(1, tokens // MICRO_BATCH[pick_device(request.device).type == "cuda"])
-    steps = request.in_epochs(steps, survey.n_pairs * mean_tokens(survey) / 0.9, tokens // n_parts, n_parts)
-    interval = int(max(50, min(1000, round(steps / 40, -1))))
-    fits = {"dropout": dropout, "share": "decoder" if has_two else "all"}  # if the model has these keys
+    sizes = pair_sizes(survey.n_pairs)
+    n_tokens = survey.n_pairs * mean_tokens(survey) / 0.9  # with padding
+    tokens, n_parts = micro_batches(sizes.tokens, MICRO_BATCH[pick_device(request.device).type == "cuda"])
+    steps = max(LEAST_STEPS, tens(sizes.epochs * n_tokens / sizes.tokens))
+    steps = request.in_epochs(steps, n_tokens, tokens, n_parts)
+    interval = max(50, min(1000, steps // 40))
+    model = transformer(sizes) if named is None else named
+    fits = {"dropout": sizes.dropout, "share": "decoder" if has_two else "all"}  # if the model has these keys
     fits = {key: value for key, value in fits.items() if key in type(draft.model).model_fields}
-    if request.model in RNN_PAIRS:  # about the size of the Transformer in this row of SIZES, but another learning rate
-        fits |= dict(zip(("d_model", "d_embedding"), WIDTHS[size]))
+    lr = pair_rate(sizes.tokens, sizes.width if named is None else getattr(draft.model, "d_model", sizes.width))
+    if request.model in RNN_PAIRS:  # another learning rate than a Transformer
+        fits |= dict(zip(("d_model", "d_embedding"), sizes.recurrent))
         lr = 1e-3
     return {
         # A vocabulary size set by the user must be reached; with a size chosen here, the vocabulary may be smaller.
-        "text": {"kind": "bpe", "vocab_size": vocab, "strict": is_strict},
-        "model": {**fits, **({"preset": size} if named is None else named)},
+        "text": {"kind": "bpe", "vocab_size": sizes.vocabulary, "strict": is_strict},
+        "model": {**fits, **model},
         "optim": {"lr": lr},
         "schedule": {"warmup": min(4000, request.steps(steps) // 10)},
         "train": {
-            "tokens": tokens // n_parts,
+            "tokens": tokens,
             "accumulation": n_parts,
             "steps": steps,
             "validate_every": interval,
@@ -100,6 +94,12 @@ def sized(
     }
 
 
+def transformer(sizes: PairSizes) -> dict[str, Any]:
+    """Return the [model] table of a Transformer of this size."""
+    layers = {"n_encoder_layers": LAYERS, "n_decoder_layers": LAYERS, "n_heads": HEADS}
+    return {"kind": "transformer", **layers, "d_model": sizes.width, "d_ff": sizes.feed_forward}
+
+
 def mean_tokens(survey: PairSurvey) -> float:
     """Estimate the mean number of tokens per target, at four characters per token."""
     return max(4.0, survey.mean_chars / 4)
@@ -108,9 +108,10 @@ def mean_tokens(survey: PairSurvey) -> float:
 def announce(recipe: Tables, survey: PairSurvey, request: Request) -> None:
     per_step = recipe.train.tokens * recipe.train.accumulation
     n_epochs = recipe.train.steps * 0.9 * per_step / (survey.n_pairs * mean_tokens(survey))
+    width = f"width {recipe.model.d_model}, " if hasattr(recipe.model, "d_model") else ""
     print_plan(
         describe_pairs(survey),
-        f"{recipe.model.preset or recipe.model.kind}, dropout {getattr(recipe.model, 'dropout', 0.0):g}, "
+        f"{recipe.model.preset or recipe.model.kind}, {width}dropout {getattr(recipe.model, 'dropout', 0.0):g}, "
         f"{'one vocabulary' if recipe.text.shared else 'two vocabularies'} of at most "
         f"{count(recipe.text.vocab_size, f'{recipe.text.kind} token')}",
         f"{count(recipe.train.steps, 'step')} ({in_epochs(n_epochs)}) with "

@@ -25,13 +25,12 @@ from clearformer.tasks.auto.common import (
     tunable_outline,
     tuning_tables,
 )
+from clearformer.tasks.auto.sizes import SPEECH_EPOCHS, TUNE_SPEECH, tens
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.config import rounds
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
 
-# columns: maximum number of recordings, epochs from scratch, epochs of fine-tuning
-EPOCHS: list[tuple[float, int, int]] = [(2_000, 40, 15), (20_000, 20, 6), (float("inf"), 8, 3)]
 HIGHEST = 16_000  # samples per second: speech has little above half this frequency
 HEADERS = 200  # headers that are read to estimate lengths and sample rates
 WORDS, REPEATED = 200, 5  # maximum distinct words, and minimum mean occurrences, for a vocabulary of words
@@ -57,9 +56,8 @@ def plan_recordings(request: Request) -> Plan:
         )
     survey = survey_recordings(draft.data.read("train"))
     rate = min(HIGHEST, survey.rate)
-    epochs = next(row for row in EPOCHS if survey.n <= row[0])[1]
     tokens = max(FRAMES, int(2 * survey.longest * 100) + 2)
-    steps = int(max(300, round(epochs * survey.seconds * 100 / tokens, -1)))
+    steps = max(300, tens(SPEECH_EPOCHS(survey.n) * survey.seconds * 100 / tokens))
     steps = request.in_epochs(steps, survey.seconds * 100, tokens)
     table |= {
         "sound": {"rate": rate, "n_mels": 40 if rate <= 8000 else 80},
@@ -91,9 +89,8 @@ def plan_finetune_recordings(request: Request, start: Path, old: Tables) -> Plan
     draft = request.recipe(table)
     tunable_outline(draft)
     survey = survey_recordings(draft.data.read("train"))
-    epochs = next(row for row in EPOCHS if survey.n <= row[0])[2]
     tokens = max(old.train.tokens, int(2 * survey.longest * 100) + 2)
-    steps = int(max(50, round(epochs * survey.seconds * 100 / tokens, -1)))
+    steps = max(50, round(TUNE_SPEECH(survey.n) * survey.seconds * 100 / tokens))
     steps = request.in_epochs(steps, survey.seconds * 100, tokens)
     table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
     recipe = request.recipe(table)

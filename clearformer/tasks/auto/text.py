@@ -1,7 +1,7 @@
 """Zero-configuration defaults for text. The choices depend on the number of characters.
 
     tokens   characters for a short text, byte-level BPE for a long text
-    model    a GPT, or the architecture given by the user; on a GPU, larger for longer texts
+    model    a GPT, or the architecture given by the user; on a GPU, wider for longer texts (sizes.py)
 
 Fine-tuning keeps the tokenizer, the objective and the context length of the trained model.
 """
@@ -19,39 +19,26 @@ from clearformer.tasks.auto.common import (
     describe_optimizer,
     finetuning_tables,
     in_epochs,
+    micro_batches,
     print_plan,
     refuse_other_models,
     tunable_outline,
     tuning_tables,
 )
+from clearformer.tasks.auto.sizes import (
+    CHARACTERS,
+    CHARS_PER_TOKEN,
+    MODEST,
+    TUNE_TEXT,
+    TextSizes,
+    tens,
+    text_sizes,
+    tokens_of_text,
+)
 from clearformer.tasks.task import Plan, Request
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import METHOD_NAMES, rate_for
 from clearformer.wording import count
-
-
-class Size(NamedTuple):
-    """The size of a model and its training settings. `context` is in tokens; `tokens` counts tokens per step."""
-
-    layers: int
-    heads: int
-    width: int
-    context: int
-    dropout: float
-    tokens: int
-    epochs: int
-    lr: float
-
-
-# columns: maximum number of characters, layers, heads, width, context, dropout, tokens per step, epochs, learning rate
-SIZES: list[tuple[float, Size]] = [
-    (300_000, Size(4, 4, 128, 128, 0.2, 4096, 60, 2e-3)),
-    (5_000_000, Size(6, 6, 384, 256, 0.2, 16384, 60, 1e-3)),
-    (100_000_000, Size(8, 8, 512, 512, 0.1, 32768, 10, 1e-3)),
-    (float("inf"), Size(12, 12, 768, 1024, 0.0, 65536, 2, 6e-4)),
-]
-MODEST = Size(4, 4, 128, 128, 0.1, 2048, 2, 2e-3)  # for a CPU: a model that trains in minutes
-BY_CHARACTER = 5_000_000  # characters; up to this length, a text is too short to learn subwords from
 
 # Objective and special tokens of the architectures that do not simply read text from left to right.
 OTHERS: dict[str, tuple[str, list[str]]] = {
@@ -59,6 +46,7 @@ OTHERS: dict[str, tuple[str, list[str]]] = {
     "t5": ("span-corruption", [f"<extra_id_{n}>" for n in range(100)]),
 }
 RECURRENT = ("rnn-lm", "lstm", "gru", "rnn")  # names without a size
+LONGEST = 1024  # tokens of context that zero configuration chooses at most
 REACH = 64  # tokens of backpropagation through time in a recurrent network
 
 
@@ -89,14 +77,15 @@ def plan_text(request: Request) -> Plan:
     choice = choose_model(request)
     table: dict[str, Any] = {"data": request.data, "objective": {"kind": choice.objective}}
     # Validated once before the text is read, so that a misspelt key is reported at once.
-    sizes = {"n_heads": MODEST.heads, "d_model": MODEST.width, "max_length": SIZES[-1][1].context}
+    sizes = {"n_heads": MODEST.heads, "d_model": MODEST.width, "max_length": LONGEST}
     drafted = sizes if choice.is_sized and not choice.is_recurrent else {}
     draft = request.recipe(table | {"model": choice.named | drafted})
     n_chars = count_characters(draft)
-    by_character = n_chars <= BY_CHARACTER and choice.kind not in OTHERS  # a masked character is too easy to predict
-    n_tokens = n_chars if by_character else n_chars / 4
+    has_characters = choice.kind not in OTHERS  # a masked character is too easy to predict
+    by_character = n_chars <= CHARACTERS and has_characters
+    n_tokens = n_chars if by_character else n_chars / CHARS_PER_TOKEN
     on_gpu = pick_device(request.device).type == "cuda"
-    size = next(size for most, size in SIZES if n_chars <= most) if on_gpu else MODEST
+    size = text_sizes(n_chars) if on_gpu else MODEST
     if choice.is_recurrent:
         table["data"]["length"] = REACH
         rows = max(1, min(size.tokens, int(n_tokens / 10)) // REACH)  # each row is at least ten steps long
@@ -107,7 +96,8 @@ def plan_text(request: Request) -> Plan:
         "text": text_table(by_character, choice.special_tokens),
         "model": {**drop, **choice.named, **(model_sizes(choice.kind, size) if choice.is_sized else {})},
     }
-    recipe = request.recipe(table | training_tables(size, n_tokens, on_gpu, request))
+    steps = max(500, tens(size.epochs * tokens_of_text(n_chars, has_characters) / size.tokens))
+    recipe = request.recipe(table | training_tables(size, steps, n_tokens, on_gpu, request))
     announce(recipe, n_chars, n_tokens, request)
     return Plan(recipe)
 
@@ -126,13 +116,14 @@ def choose_model(request: Request) -> Choice:
 
 def text_table(by_character: bool, special_tokens: list[str]) -> dict[str, Any]:
     """Return the [text] table."""
-    characters = {"kind": "char", "min_frequency": 1, "vocab_size": 1000}
-    subwords = {"kind": "byte-bpe", "vocab_size": 8000, "strict": False}
+    characters = {"kind": "char", "min_frequency": 1}
+    subwords = {"kind": "byte-bpe", "strict": False}
     whitespace = "collapse" if special_tokens else "keep"
-    return {**(characters if by_character else subwords), "whitespace": whitespace, "extra": special_tokens}
+    kind = characters if by_character else subwords
+    return {**kind, "vocab_size": 8000, "whitespace": whitespace, "extra": special_tokens}
 
 
-def model_sizes(kind: str, size: Size) -> dict[str, Any]:
+def model_sizes(kind: str, size: TextSizes) -> dict[str, Any]:
     """Return the size as settings of [model], whose keys differ between architectures."""
     if kind == "rnn-lm":
         return {"n_layers": 2, "d_model": 2 * size.width}  # about as many parameters as a GPT of this size
@@ -142,18 +133,17 @@ def model_sizes(kind: str, size: Size) -> dict[str, Any]:
     return keys | {"n_layers": size.layers} | ({} if kind in OTHERS else {"bias": False})
 
 
-def training_tables(size: Size, n_tokens: float, on_gpu: bool, request: Request) -> dict[str, Any]:
+def training_tables(size: TextSizes, steps: int, n_tokens: float, on_gpu: bool, request: Request) -> dict[str, Any]:
     """Return the [optim], [schedule] and [train] tables for a text of `n_tokens` tokens."""
-    steps = int(max(500, round(size.epochs * n_tokens / size.tokens, -2)))
-    n_parts = max(1, size.tokens // (2 * MICRO_BATCH[on_gpu]))
-    steps = request.in_epochs(steps, n_tokens, size.tokens // n_parts, n_parts)
-    interval = int(max(50, min(1000, round(steps / 20, -1))))
+    tokens, n_parts = micro_batches(size.tokens, 2 * MICRO_BATCH[on_gpu])
+    steps = request.in_epochs(steps, n_tokens, tokens, n_parts)
+    interval = max(50, min(1000, steps // 20))
     budget = request.steps(steps)
     return {
         "optim": {"kind": "adamw", "lr": size.lr, "betas": [0.9, 0.99], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup": min(1000, max(50, budget // 20), budget // 2), "floor": 0.05},
         "train": {
-            "tokens": size.tokens // n_parts,
+            "tokens": tokens,
             "accumulation": n_parts,
             "steps": steps,
             "validate_every": interval,
@@ -178,8 +168,6 @@ def announce(recipe: Tables, n_chars: int, n_tokens: float, request: Request) ->
     )
 
 
-# columns: maximum number of tokens, and epochs of fine-tuning
-EPOCHS: list[tuple[float, int]] = [(300_000, 10), (3_000_000, 3), (float("inf"), 1)]
 CONTEXT = 1024  # maximum context length for fine-tuning a published model, in tokens
 
 
@@ -189,11 +177,10 @@ def plan_finetune_text(request: Request, start: Path, old: Tables) -> Plan:
     draft = request.recipe(table)
     tunable_outline(draft)
     n_chars = count_characters(draft)
-    n_tokens = n_chars if old.text.kind == "char" else n_chars / 4
-    epochs = next(epochs for most, epochs in EPOCHS if n_tokens <= most)
+    n_tokens = n_chars if old.text.kind == "char" else n_chars / CHARS_PER_TOKEN
     # An epoch has about ten steps or more, and each step at least one row.
     tokens = min(old.train.tokens, max(draft.data.length or draft.model.max_length, int(n_tokens / 10)))
-    steps = request.in_epochs(int(max(50, round(epochs * n_tokens / tokens, -1))), n_tokens, tokens)
+    steps = request.in_epochs(max(50, round(TUNE_TEXT(n_tokens) * n_tokens / tokens)), n_tokens, tokens)
     table |= finetuning_tables(rate_for(request.method, old.model.d_model), tokens, steps, 15, request)
     was_adapter = old.tuning is not None and old.tuning.is_partial  # its learning rate is too high to train all weights
     if old.data is not None and request.method == "full" and not was_adapter:

@@ -55,6 +55,7 @@ class WandbLogger(Logger):
                 return self.wandb.init(mode=mode, resume="allow", **options)
             except self.wandb.Error as error:
                 console.print(f"wandb logs offline, `wandb sync` uploads it later: {reason(error)}")
+                self.wandb.teardown()  # its service still holds the id
         return self.wandb.init(mode="offline" if mode == "online" else mode, **options)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clearformer.data import sources
-from clearformer.data.files import compressed, delimited, json_rows, workbook, xml_units
+from clearformer.data.files import compressed, delimited, json_rows, workbook_archive, xml_units
 from clearformer.data.files.columns import header_of_pairs, label_columns, pair_columns, recording_columns
 from clearformer.data.files.json_rows import JsonArray
 from clearformer.data.files.open import open_table
@@ -299,7 +299,7 @@ def test_an_undeclared_entity_is_refused(tmp_path: Path) -> None:
 
 def test_a_workbook_with_a_doctype_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table("xlsx", tmp_path, {"en": ["a"], "fr": ["b"]})
-    monkeypatch.setattr(workbook, "MAX_BYTES", 1000)
+    monkeypatch.setattr(workbook_archive, "MAX_BYTES", 1000)
     assert "more than 0 GiB when decompressed" in refused(path)
     monkeypatch.undo()
     with zipfile.ZipFile(path) as book:
@@ -308,6 +308,39 @@ def test_a_workbook_with_a_doctype_or_too_large_is_refused(tmp_path: Path, monke
         for name, data in entries.items():
             book.writestr(name, BOMB if name.endswith("sheet1.xml") else data)
     assert "sheet1.xml: an XML file that could declare entities" in refused(path)
+
+
+def test_shared_strings_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_table("xlsx", tmp_path, {"en": ["a"], "fr": ["b"]})
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    with zipfile.ZipFile(path) as book:
+        entries = {name: book.read(name) for name in book.namelist()}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, data in entries.items():
+            part = f'<Override PartName="/strings.dat" ContentType="{kind}"/></Types>'.encode()
+            text = data.replace(b"</Types>", part).replace(b't="inlineStr"><is><t>a</t></is>', b't="s"><v>7</v>')
+            book.writestr(name, text)
+        book.writestr("strings.dat", f'<sst xmlns="{main}">{"<si><t>shared</t></si>" * 1000}</sst>')
+    assert list(read_pairs(path, ("en", "fr"))) == [("shared", "b")]
+    monkeypatch.setitem(workbook_archive.UNITS, "si", 999)
+    assert "strings.dat: more than 999 shared strings" in refused(path, ("en", "fr"))
+
+
+@pytest.mark.parametrize("content", [f"<row {' '.join(f'a{i}=' + chr(34) * 2 for i in range(2000))}/>", "<!--aaa-->"])
+def test_a_tag_of_a_workbook_has_a_limit(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attributes, and what expat holds until a comment ends."""
+    path = write_table("xlsx", tmp_path, {"en": ["a"], "fr": ["b"]})
+    with zipfile.ZipFile(path) as book:
+        entries = {name: book.read(name) for name in book.namelist()}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, data in entries.items():
+            more = content.replace("aaa", "a" * 500_000).encode()
+            book.writestr(name, data.replace(b"</sheetData>", more + b"</sheetData>"))
+    assert list(read_pairs(path, ("en", "fr")))[:1] == [("a", "b")]
+    monkeypatch.setattr(workbook_archive, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(workbook_archive, "MAX_UNIT", 100_000)
+    assert "sheet1.xml: row 3 of more than" in refused(path, ("en", "fr"))
 
 
 def test_languages_of_a_translation_memory(tmp_path: Path) -> None:
@@ -406,3 +439,16 @@ def test_a_missing_package_names_its_extra(
         MachineError, match=rf"{name}: reading .* needs .*{package}.*\nhint: pip install 'clearformer\[{extra}\]'"
     ):
         named_columns(tmp_path / name)
+
+
+@pytest.mark.parametrize("dictionary", [2000, 2**20])
+def test_lists_of_a_parquet_file_have_dictionaries_of_their_row_groups(dictionary: int, tmp_path: Path) -> None:
+    """Several row groups, and dictionaries that are full before the row group ends."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [[f"w{i}-{j}" for j in range(3)] for i in range(997)]
+    path = tmp_path / "a.parquet"
+    how = {"dictionary_pagesize_limit": dictionary, "data_page_size": 1000, "row_group_size": 311}
+    parquet.write_table(pyarrow.table({"tokens": rows}), path, **how)
+    assert [values for _, [values] in open_table(path).read(["tokens"])] == rows

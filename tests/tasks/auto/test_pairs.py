@@ -6,6 +6,7 @@ import pytest
 from clearformer.data.parallel import PairSurvey
 from clearformer.errors import ConfigError
 from clearformer.loading.folder import read_recipe
+from clearformer.models.build import presets
 from clearformer.recipe import Recipe
 from clearformer.tasks import TASKS
 from clearformer.tasks.auto import pairs
@@ -41,10 +42,24 @@ def plan_finetune_pairs(*arguments: Any) -> Any:
     return plan_finetune("translation", *arguments)
 
 
-@pytest.mark.parametrize(("n_pairs", "size"), [(11, "tiny"), (2_001, "tiny"), (100_003, "small"), (5_000_011, "base")])
-def test_larger_corpora_get_larger_models(surveyed: Any, n_pairs: int, size: str) -> None:
+@pytest.mark.parametrize(("n_pairs", "width"), [(11, 128), (2_001, 128), (100_003, 232), (5_000_011, 608)])
+def test_larger_corpora_get_wider_models_of_the_same_depth(surveyed: Any, n_pairs: int, width: int) -> None:
     surveyed(n_pairs)
-    assert plan_pairs(SOURCES, None, []).model.preset == f"transformer-{size}"
+    model = plan_pairs(SOURCES, None, []).model
+    assert (model.d_model, model.n_encoder_layers, model.n_decoder_layers, model.n_heads) == (width, 4, 4, 4)
+
+
+def test_small_corpora_get_the_sizes_of_transformer_tiny(surveyed: Any) -> None:
+    surveyed(29_000)
+    model = plan_pairs(SOURCES, None, []).model
+    assert {key: getattr(model, key) for key in presets()["transformer-tiny"]} == presets()["transformer-tiny"]
+
+
+def test_a_wide_model_gets_a_low_learning_rate(surveyed: Any) -> None:
+    """Widths 128, 256 and 512, at √2 · 0.002 for 2,048 tokens per step: each doubling divides by 2^1.5."""
+    surveyed(3_000)
+    rates = [plan_pairs(SOURCES, f"transformer-{size}", []).optim.lr for size in ("tiny", "small", "base")]
+    assert rates == [0.00283, 0.001, 0.000354]
 
 
 def test_vocabulary_and_batch_grow_and_dropout_and_passes_shrink(surveyed: Any) -> None:
@@ -58,10 +73,12 @@ def test_vocabulary_and_batch_grow_and_dropout_and_passes_shrink(surveyed: Any) 
         assert list(measure) == sorted(measure)
 
 
-def test_about_so_many_passes(surveyed: Any) -> None:
-    """20,000 pairs of 80 characters, hence 20 pieces: 60 passes are 24 million pieces in steps of 4096, 90 % full."""
-    surveyed(20_000, 80)
-    assert plan_pairs(SOURCES, None, []).train.steps == 6500
+def test_steps_follow_from_epochs_and_tokens(surveyed: Any) -> None:
+    """29,000 pairs of 80 characters, hence 20 tokens: 60 epochs are 34.8 million tokens in steps of 4096, 90 % full."""
+    surveyed(29_000, 80)
+    assert plan_pairs(SOURCES, None, []).train.steps == 9440
+    surveyed(29_000, 16)
+    assert plan_pairs(SOURCES, None, []).train.steps == 3000  # short sentences: at least this many
 
 
 def test_settings_win_and_are_said(surveyed: Any, capsys: pytest.CaptureFixture[str]) -> None:
