@@ -3,12 +3,14 @@
     recipe.toml          the resolved recipe; reading it back rebuilds the run
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
     classes.json         the classes of a classifier, in the order of its logits
-    calibration.json     the temperature of its probabilities, written by evaluate --calibrate
+    calibration.json     the temperature of its probabilities, written by evaluate --calibrate, and how well it fits
     data/*.safetensors   the tokenised corpus, so that a resumed run trains on exactly the same pairs
     given/               a copy of data that was given as Python objects
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
     metrics.jsonl        one JSON object per line, by step
+    histograms.jsonl     histograms of weights and gradients at each validation, with train.histograms
+    samples.jsonl        the sample of the model's output that each validation prints
     loggers.json         the ids of the run in MLflow and W&B, and the last step sent to each
     report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it
 
@@ -50,6 +52,8 @@ class RunFolder:
         self.model = path / "model.safetensors"
         self.last = path / "last.safetensors"
         self.metrics = path / "metrics.jsonl"
+        self.histograms = path / "histograms.jsonl"
+        self.samples = path / "samples.jsonl"
         self.report = path / "report.json"
         self.data = path / "data"
         self.given = path / "given"

@@ -18,18 +18,19 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="huggingface (for from_pretrained), onnx, or torchvision (safetensors).",
+            help="huggingface (for from_pretrained), onnx, ctranslate2, or torchvision (safetensors).",
             rich_help_panel="Output",
         ),
     ] = "huggingface",
     json: Json = False,
 ) -> None:
-    """Export a model for Hugging Face, ONNX or torchvision.
+    """Export a model for Hugging Face, ONNX, CTranslate2 or torchvision.
 
     Examples:
       clearformer export runs/shakespeare hub/shakespeare            # for transformers
       clearformer export runs/photos hub/photos                      # with its image processor
       clearformer export runs/mine mine-onnx --format onnx           # with greedy search inside
+      clearformer export runs/en-fr en-fr-ct2 --format ctranslate2
       clearformer export runs/resnet18 resnet18 --format torchvision
 
     The folder contains the weights, the configuration and the tokenizer or image processor. A model is exported as the

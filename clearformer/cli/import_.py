@@ -25,7 +25,7 @@ def import_(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Class names of an image classifier: cat,dog,… or a file with one name per line.",
+            help="Class names of a classifier: cat,dog,… or a file with one name per line.",
             show_default="from the files of the model, or numbers",
             rich_help_panel="Model",
         ),
@@ -40,9 +40,10 @@ def import_(
       clearformer import resnet50-0676ba61.pth runs/resnet50 --classes imagenet.txt
       clearformer import runs/resnet50 --classes imagenet.txt        # name the classes later
 
-    Hugging Face folders: Marian, T5, GPT, GPT-2, Llama, BERT, RoBERTa, ViT and ResNet. GGUF files: Llama. torchvision
-    weights, recognised by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. This is the only command that reads
-    pickles (pytorch_model.bin and .pth), and it reads nothing but tensors from them.
+    Hugging Face folders: Marian, Pegasus, T5, GPT, GPT-2, Llama, BERT, MegatronBERT, RoBERTa, ViT and ResNet; text
+    classifiers and taggers on BERT, MegatronBERT, RoBERTa and GPT-2. GGUF files: Llama. torchvision weights, recognised
+    by their tensors: AlexNet, VGG, GoogLeNet, ResNet and ViT. This is the only command that reads pickles
+    (pytorch_model.bin and .pth), and it reads nothing but tensors from them.
 
     If --classes was forgotten, give it with the run folder as SOURCE and without OUT: only the names are written.
     """

@@ -153,6 +153,11 @@ def unsupported(model: nn.Module) -> str | None:
             return f"it sets {name}"
     if config.scale_head:
         return "it sets scale_head"
+    return changed(model)
+
+
+def changed(model: nn.Module) -> str | None:
+    """Return why a model of a supported form cannot be converted: its precision, adapters or a prefix; or None."""
     if next(model.parameters()).device.type != "cpu" or next(model.parameters()).dtype != torch.float32:
         return "it is not in float32 on the CPU"
     known = (nn.Linear, Linear, PackedLinear, Int8Linear, Unembedding)
@@ -164,8 +169,18 @@ def unsupported(model: nn.Module) -> str | None:
     return None
 
 
-def convert(model: Any, start: int, eos: int, folder: Path) -> None:
-    """Write the model in the format of CTranslate2."""
+def convert(
+    model: Any,
+    start: int,
+    eos: int,
+    folder: Path,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+) -> None:
+    """Write the model in the format of CTranslate2.
+
+    `source` and `target` are the tokens in the order of their ids. With them, CTranslate2 adds EOS to a source.
+    """
     specs = library().specs
     config: TransformerConfig = model.config
     is_gated = config.activation in GATED
@@ -180,28 +195,36 @@ def convert(model: Any, start: int, eos: int, folder: Path) -> None:
         ffn_glu=is_gated,
         rms_norm=config.norm == "rms",
     )
-    for theirs, stack, table in (
-        (spec.encoder, model.encoder, model.source_embedding),
-        (spec.decoder, model.decoder, model.target_embedding),
-    ):
-        embeddings = theirs.embeddings[0] if isinstance(theirs.embeddings, list) else theirs.embeddings
-        embeddings.weight = array(table.weight)
-        theirs.scale_embeddings = table.scale
-        theirs.position_encodings.encodings = positions(stack.positions)
-        if stack.norm is not None:
-            write_norm(theirs.layer_norm, stack.norm)
-        if stack.first_norm is not None:
-            write_norm(theirs.layernorm_embedding, stack.first_norm)
-        for layer, block in zip(theirs.layer, stack.blocks):
-            write_block(layer, block, is_gated)
+    write_stack(spec.encoder, model.encoder, model.source_embedding, is_gated)
+    write_stack(spec.decoder, model.decoder, model.target_embedding, is_gated)
     write_linear(spec.decoder.projection, model.unembedding)
-    spec.register_source_vocabulary([str(i) for i in range(config.source_vocab)])
-    spec.register_target_vocabulary([str(i) for i in range(config.target_vocab)])
-    spec.config.eos_token = spec.config.bos_token = str(eos)
-    spec.config.unk_token, spec.config.decoder_start_token = "0", str(start)
+    spec.config.add_source_eos = source is not None
+    source, target = source or numbers(config.source_vocab), target or numbers(config.target_vocab)
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
+    spec.config.eos_token = spec.config.bos_token = target[eos]
+    spec.config.unk_token, spec.config.decoder_start_token = target[0], target[start]
     spec.config.layer_norm_epsilon = config.norm_eps or (1e-5 if config.norm == "layer" else 1e-6)
     spec.validate()
     spec.save(str(folder))
+
+
+def numbers(n: int) -> list[str]:
+    return [str(i) for i in range(n)]
+
+
+def write_stack(spec: Any, stack: Any, table: Any, is_gated: bool) -> None:
+    embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
+    embeddings.weight = array(table.weight)
+    spec.scale_embeddings = table.scale
+    if isinstance(stack.positions, Learned | Sinusoidal):  # others are settings of the attention layers
+        spec.position_encodings.encodings = positions(stack.positions)
+    if stack.norm is not None:
+        write_norm(spec.layer_norm, stack.norm)
+    if stack.first_norm is not None:
+        write_norm(spec.layernorm_embedding, stack.first_norm)
+    for layer, block in zip(spec.layer, stack.blocks):
+        write_block(layer, block, is_gated)
 
 
 def write_block(spec: Any, block: Any, is_gated: bool) -> None:

@@ -18,8 +18,10 @@ def decoder_for(model: nn.Module, engine: str, announce: Callable[[str], None]) 
     """
     if engine == "ctranslate2":
         from clearformer.interop.ctranslate2 import CTranslate2Decoder
+        from clearformer.interop.ctranslate2_gpt import CTranslate2Generator
+        from clearformer.models.gpt import GPT
 
-        return CTranslate2Decoder(model, announce)
+        return (CTranslate2Generator if isinstance(model, GPT) else CTranslate2Decoder)(model, announce)
     if engine not in ENGINES:
         raise ConfigError(f"unknown engine `{engine}`", suggest(engine, ENGINES))
     return Decoder(model, engine, announce)  # type: ignore[arg-type]

@@ -44,6 +44,8 @@ def find(model: str | Path) -> Path:
         models = bundled()
         if str(model) not in models:
             hint = f"{HINT}; or {suggest(str(model), models)}" if models else HINT
+            if re.fullmatch(r"[a-z0-9.]+(-[a-z0-9.]+)+", str(model)):  # as bert-base-uncased, a name without its owner
+                hint += f"; a model of Hugging Face has to be downloaded first: hf download {model} --local-dir {model}"
             raise CheckpointError(f"there is no model `{model}`", download_hint(model) or hint)
         path = models[str(model)]
     if path.is_file():
@@ -106,6 +108,11 @@ def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
     if n_tokenizers == 0:
         return recipe, weights, []
     tokenizer = Tokenizer.from_folder(folder)
+    if config.kind == "classifier" and not tokenizer.adds_specials:
+        raise CheckpointError(
+            f"{folder}: its tokenizer adds no special tokens, but a classifier reads a text between BOS and EOS here",
+            "add a post-processor with both to tokenizer.json, if the model was trained with them",
+        )
     if n_tokenizers == 2:
         tokenizer = tokenizer.with_bos(first_token(folder))
     return recipe, weights, [tokenizer] * n_tokenizers
@@ -137,7 +144,7 @@ def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
 def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
     """Return the class names of a classifier, in the order of its logits, or None for a model without classes."""
     if is_foreign(folder):
-        return class_names(folder, recipe.model.n_classes) if hasattr(recipe.model, "n_classes") else None
+        return foreign_classes(folder, recipe)
     if not (folder / CLASSES).exists() and not task_of(recipe).has_classes:
         return None
     classes = read_classes(folder)
@@ -148,6 +155,18 @@ def read_class_names(folder: Path, recipe: Recipe) -> list[str] | None:
             "copy the whole run folder again",
         )
     return classes
+
+
+def foreign_classes(folder: Path, recipe: Recipe) -> list[str] | None:
+    """Return the class names in a Hugging Face folder: none for a text regression, None for a model without classes."""
+    if not hasattr(recipe.model, "n_classes"):
+        return None
+    return [] if is_text_regression(recipe) else class_names(folder, recipe.model.n_classes)
+
+
+def is_text_regression(recipe: Recipe) -> bool:
+    """Whether an imported model predicts a value of a text: transformers' rule is that it has one output."""
+    return bool(recipe.model.kind == "classifier" and recipe.model.n_classes == 1)
 
 
 def read_classes(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder, fingerprint, load_weights, unique_names, weights_of
 from clearformer.errors import CheckpointError
+from clearformer.handles.handle import Handle
 from clearformer.interop.huggingface.folder import read_template
 from clearformer.loading.folder import (
     DEFAULT,
@@ -19,6 +20,7 @@ from clearformer.loading.folder import (
     read_foreign,
     read_run,
     read_temperature,
+    task_of,
 )
 from clearformer.models.build import build_model, build_unfilled
 from clearformer.models.classifier import Classifier
@@ -102,9 +104,19 @@ def on_base(recipe: Recipe, base: Pretrained, run: Path) -> Recipe:
     if recipe.tuning is not None:
         base_fingerprint = recipe.tuning.fingerprint or fingerprint(base.network)
         base_path = relative_base(run, find(str(located(recipe.tuning, run).base)))
-        tuning = recipe.tuning.changed(fingerprint=base_fingerprint, base=base_path)
+        new = (*recipe.tuning.new, *new_heads(recipe, base)) if recipe.tuning.is_partial else ()
+        tuning = recipe.tuning.changed(fingerprint=base_fingerprint, base=base_path, new=tuple(dict.fromkeys(new)))
         recipe = recipe.with_tables(tuning=tuning, origin=base.recipe.origin)
     return recipe
+
+
+def new_heads(recipe: Recipe, base: Pretrained) -> list[str]:
+    """Return the modules that a classifier adds to the network of its base, such as the pooler of a BERT."""
+    if recipe.model.kind != "classifier":
+        return []
+    network = getattr(base.network, "base", base.network)
+    names = [name for name in heads_of(network) if getattr(network, name) is None]
+    return [f"base.{name}" for name in names if getattr(recipe.model.base, name, False)]
 
 
 def refuse_prefix(base: Pretrained) -> None:
@@ -126,9 +138,10 @@ def take_weights(network: nn.Module, base: Pretrained) -> None:
     weights = weights_of(base.network)
     if isinstance(network, Classifier):
         inside = {name.removeprefix("base."): tensor for name, tensor in weights.items() if name.startswith("base.")}
-        known = set(unique_names(network.base))
+        known, heads = set(unique_names(network.base)), tuple(f"{name}." for name in heads_of(network.base))
         copied = {name: tensor for name, tensor in (inside or weights).items() if name in known}
-        load_weights(network.base, copied, base.name)
+        new = {name for name in known - copied.keys() if name.startswith(heads)}
+        load_weights(network.base, copied, base.name, known - new)
     else:
         heads = tuple(f"{name}." for name in heads_of(network))
         theirs, ours = ({name: t.shape for name, t in side.items()} for side in (weights, weights_of(network)))
@@ -140,3 +153,10 @@ def take_weights(network: nn.Module, base: Pretrained) -> None:
 def heads_of(network: nn.Module) -> tuple[str, ...]:
     """Return the names of the optional heads of a network."""
     return getattr(network, "heads", ())
+
+
+def handle_of(pretrained: Pretrained) -> Handle:
+    """Return the handle of an opened model."""
+    handle = task_of(pretrained.recipe).handle(pretrained)
+    handle.path = pretrained.path
+    return handle

@@ -14,7 +14,7 @@ from clearformer.tables import Tables
 from clearformer.tasks.task import save_tokenizers
 from clearformer.text import Tokenizer
 
-IMPORTED = ("origin", "image", "model")  # the tables of a recipe without [data]
+IMPORTED = ("origin", "image", "sound", "model")  # the tables of a recipe without [data]
 
 
 def require_empty(out: Path) -> None:

@@ -1,10 +1,11 @@
-"""export: write a model as a Hugging Face folder, for ONNX runtimes, or as torchvision weights."""
+"""export: write a model as a Hugging Face folder, for ONNX runtimes, for CTranslate2, or as torchvision weights."""
 
 from pathlib import Path
 from typing import Any
 
 from clearformer.checkpoint import save_tensors, weights_of, write_text
 from clearformer.errors import CheckpointError, ConfigError, suggest
+from clearformer.interop.ctranslate2_folder import export_ctranslate2
 from clearformer.interop.huggingface.convert import converter_for, export_any, export_image_classifier
 from clearformer.interop.huggingface.folder import TEMPLATE
 from clearformer.interop.huggingface.vocabulary import write_tokenizer
@@ -16,15 +17,15 @@ from clearformer.loading.open import open_model
 from clearformer.loading.write import require_empty
 from clearformer.tasks.task import Pretrained
 
-FORMATS = ("huggingface", "onnx", "torchvision")
+FORMATS = ("huggingface", "onnx", "ctranslate2", "torchvision")
 
 
 def export_model(model: str | Path, out: str | Path, format: str = "huggingface") -> dict[str, Any]:
     """Write a folder for `from_pretrained`, `AutoTokenizer` and `AutoImageProcessor`.
 
     The format "onnx" writes model.onnx, with greedy search inside for models that generate text, and model.json, which
-    describes it. The format "torchvision" writes the weights with the names of torchvision, as safetensors and never as
-    a pickle.
+    describes it. The format "ctranslate2" writes a folder for the Translator or Generator of CTranslate2. The format
+    "torchvision" writes the weights with the names of torchvision, as safetensors and never as a pickle.
     Returns a dictionary with folder and model_type.
     """
     out = Path(out)
@@ -34,6 +35,13 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
     opened = open_model(model)
     if format == "onnx":
         model_type = export_onnx(opened, out)
+    elif opened.recipe.tuning is not None and opened.recipe.tuning.method == "prefix":
+        raise CheckpointError(
+            f"{opened.name} was trained by prefix tuning, but other libraries have no model with a prefix",
+            "export it with --format onnx",
+        )
+    elif format == "ctranslate2":
+        model_type = export_ctranslate2(opened, out)
     elif format == "torchvision":
         save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
         model_type = opened.config.kind

@@ -13,13 +13,21 @@ from torch import Tensor, device
 from clearformer.checkpoint import CLASSES, RunFolder, load_tensors, load_weights, write_json
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.interop import gguf
-from clearformer.interop.huggingface.class_names import class_names
 from clearformer.interop.huggingface.folder import read_template
 from clearformer.interop.huggingface.pickled import read_any_weights, read_pickle
 from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import default_image
 from clearformer.interop.torchvision import convert as torchvision
-from clearformer.loading.folder import HINT, check_fit, download_hint, foreign_recipe, is_foreign, read_foreign
+from clearformer.loading.folder import (
+    HINT,
+    check_fit,
+    download_hint,
+    foreign_classes,
+    foreign_recipe,
+    is_foreign,
+    is_text_regression,
+    read_foreign,
+)
 from clearformer.loading.write import describe_run, require_empty, write_run
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
@@ -35,7 +43,7 @@ def import_model(
 ) -> dict[str, Any]:
     """Import a model as a run folder, and return a dictionary with run, kind, parameters and format.
 
-    `classes` are the class names of an image classifier, in the order of its logits. By default, the names come from
+    `classes` are the class names of a classifier, in the order of its logits. By default, the names come from
     the files of the model; if there are none, the classes are numbered. To name the classes of an imported model later,
     give its run folder as `source`, and no `out`.
     """
@@ -72,11 +80,11 @@ def import_model(
 
 
 def rename_classes(run: Path, classes: Sequence[str] | None) -> dict[str, Any]:
-    """Name the classes of an imported image classifier. Only classes.json is written."""
+    """Name the classes of an imported classifier. Only classes.json is written."""
     if classes is None or not RunFolder(run).exists:
         raise ConfigError("OUT is missing", f"give the run folder to write: clearformer import {run} OUT")
     recipe = Recipe.read(RunFolder(run).recipe)
-    if recipe.origin is None:
+    if recipe.origin is None or recipe.data is not None:
         raise CheckpointError(
             f"{run} was trained here: its class names come from its training data", "rename them in the data"
         )
@@ -111,17 +119,20 @@ def read_file(source: Path) -> tuple[Recipe, dict[str, Tensor], list[Tokenizer],
 
 
 def name_classes(recipe: Recipe, source: Path, names: Sequence[str] | None) -> list[str] | None:
-    """Return the class names of an image classifier: `names`, or the names in its files. None for other models."""
-    n = None if recipe.image is None else recipe.model.n_classes
+    """Return the class names of a classifier: `names`, or the names in its files. None for other models.
+
+    A text regression has no classes.
+    """
+    n = 0 if is_text_regression(recipe) else getattr(recipe.model, "n_classes", 0)
     if names is not None and len(names) != n:
-        if n is None:
-            raise CheckpointError(f"{source} is not an image classifier, so --classes does not apply", "omit --classes")
+        if n == 0:
+            raise CheckpointError(f"{source} is not a classifier, so --classes does not apply", "omit --classes")
         raise CheckpointError(
             f"{source} has {count(n, 'class', 'classes')}, but --classes has {count(len(names), 'name')}",
             "give one name for each class",
         )
-    if n is None:
-        return None
     if names is not None:
         return [*names]
-    return class_names(source, n) if source.is_dir() else [str(k) for k in range(n)]
+    if source.is_dir():
+        return foreign_classes(source, recipe)
+    return [str(k) for k in range(n)] if hasattr(recipe.model, "n_classes") else None

@@ -12,7 +12,7 @@ import torch
 from clearformer.data.batch import batch_class
 from clearformer.errors import ConfigError, suggest
 from clearformer.lens.summary import summarize
-from clearformer.loading.folder import bundled, find, read_recipe, read_temperature
+from clearformer.loading.folder import bundled, download_hint, find, read_recipe, read_temperature
 from clearformer.models import MODELS
 from clearformer.models.build import build_model, model_config, preset_name, presets
 
@@ -58,6 +58,7 @@ def find_config(name: str | Path) -> Any:
     known = [*presets(), *MODELS.names(), *bundled()]
     if preset_name(str(name)) not in known:
         raise ConfigError(
-            f"there is no run folder, bundled model, preset or architecture `{name}`", suggest(str(name), known)
+            f"there is no run folder, bundled model, preset or architecture `{name}`",
+            download_hint(name) or suggest(str(name), known),
         )
     return model_config(str(name))

@@ -1,5 +1,6 @@
 """load: open a trained model for inference."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from clearformer.interop.engines import decoder_for
 from clearformer.layers.int8 import quantize
 from clearformer.layers.linear import pack
 from clearformer.loading.folder import DEFAULT, task_of
-from clearformer.loading.open import open_model
+from clearformer.loading.open import handle_of, open_model
 from clearformer.tasks.task import Pretrained
 from clearformer.training.journal import console
 
@@ -38,7 +39,18 @@ def load(model: str | Path = DEFAULT, device: str = "cpu", engine: str = "auto",
         if not isinstance(handle, Translator | Writer):
             raise CheckpointError(f"{model} is {handle.kind}: it generates no text", "omit --engine")
         handle.decoder = decoder_for(handle.model, engine, console.print)
+    handle.lens = partial(look_inside, handle)
     return handle
+
+
+def look_inside(handle: Handle, text: str, target: str | None = None) -> Any:
+    """Look inside a model at work on a text, an image file or a recording: `look["NAME"]` is an activation.
+
+    `target` is the translation that a translator reads, by default its own.
+    """
+    from clearformer.verbs.lens import Look  # needs matplotlib
+
+    return Look(handle, text, target)
 
 
 def load_for(
@@ -46,9 +58,14 @@ def load_for(
 ) -> Any:
     """Load a model, and refuse it if it does not support the verb."""
     handle = load(model, device, engine, precision)
+    require_verb(verb, handle, model)
+    return handle
+
+
+def require_verb(verb: str, handle: Handle, model: str | Path) -> None:
+    """Raise CheckpointError if a handle does not support the verb. `model` is its name in the message."""
     if verb not in handle.verbs:
         raise CheckpointError(f"{model} is {handle.kind}: it cannot {verb}", uses(handle))
-    return handle
 
 
 def load_as(kind: type[Kind], model: str | Path, device: str = "cpu") -> Kind:
@@ -82,12 +99,6 @@ def open_packed(model: str | Path, device: str, precision: str = "float32") -> P
         pretrained.network.to(torch.bfloat16)
     pack(pretrained.network)
     return pretrained
-
-
-def handle_of(pretrained: Pretrained) -> Handle:
-    handle = task_of(pretrained.recipe).handle(pretrained)
-    handle.path = pretrained.path
-    return handle
 
 
 def require(kind: type[Kind], handle: Handle, model: str | Path) -> Kind:

@@ -8,7 +8,7 @@ from clearformer.checkpoint import CALIBRATION, RunFolder, weights_of, write_tex
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.convert import converter_for, converter_of
 from clearformer.interop.huggingface.peft import CONFIG, import_adapter, read_config
-from clearformer.loading.folder import find, is_foreign
+from clearformer.loading.folder import download_hint, find, is_foreign
 from clearformer.loading.open import open_model
 from clearformer.loading.write import describe_run, require_empty, write_run
 from clearformer.tasks.task import Pretrained
@@ -46,6 +46,9 @@ def open_tuned_run(run: Path) -> tuple[Pretrained, str]:
 
 def open_peft_adapter(adapter: Path, base: str | Path | None) -> tuple[Pretrained, Path]:
     """Merge a peft adapter into its base model. Returns the merged model and the folder of the base model."""
+    if not adapter.exists():
+        hint = "give a run of clearformer finetune --method lora, or a peft adapter folder"
+        raise CheckpointError(f"there is no adapter {adapter}", download_hint(adapter) or hint)
     if not (adapter / CONFIG).exists():
         raise CheckpointError(
             f"{adapter} is not an adapter: it has no {CONFIG}",

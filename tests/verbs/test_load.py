@@ -65,7 +65,7 @@ def test_a_model_of_another_kind_is_refused_with_what_it_can_do(hub: Hub) -> Non
     path = hub("gpt2")
     assert isinstance(load_for("generate", path), LanguageModel)
     assert isinstance(load_as(LanguageModel, path), LanguageModel)
-    uses = "a language model supports generate, score, fill, repair, embed, evaluate, plot"
+    uses = "a language model supports generate, score, fill, repair, embed, evaluate, neighbours, plot"
     with pytest.raises(CheckpointError, match="hub is a language model: it cannot translate") as caught:
         load_for("translate", path)
     assert caught.value.hint == uses

@@ -1,4 +1,4 @@
-"""Read and write class names of image classifiers (ViT, ResNet). A model saved without a head has no classes."""
+"""Read and write class names of classifiers. An image model saved without a head has no classes."""
 
 from collections.abc import Sequence
 from pathlib import Path

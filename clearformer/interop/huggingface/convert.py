@@ -10,7 +10,7 @@ from torch import Tensor
 from clearformer.checkpoint import write_json
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface import text_classifier
-from clearformer.interop.huggingface.folder import Reader, read_json, read_weights
+from clearformer.interop.huggingface.folder import Reader, read_json, read_shapes, read_weights, shapes_of
 
 # model_type -> module with read_model_config, import_folder, export_folder …, imported on first use
 CONVERTERS = {
@@ -28,6 +28,7 @@ CONVERTERS = {
 }
 
 ROLES = ("pad", "bos", "eos")
+HINT = "choose a folder that Hugging Face's `save_pretrained` wrote"
 # what transformers lacks, by `kind` of our models
 MISSING = {
     "seq2seq": "recurrent translator",
@@ -41,26 +42,39 @@ MISSING = {
     "speech-rnn": "speech recogniser with recurrent layers",
     "speech-transformer": "speech recogniser with the same layers",
 }
-HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format torchvision or --format onnx") | (
-    dict.fromkeys(("seq2seq", "rnn-lm", "birnn", "speech-rnn", "speech-transformer"), "use the run folder itself")
-)
+HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format torchvision or --format onnx")
 
 
 def read_model_config(folder: Path) -> Any:
     """Return our configuration of a model folder. Only config.json and the headers of the weight files are read."""
-    return converter_of(folder).read_model_config(folder)
+    module, theirs = converter_of(folder), read_json(folder / "config.json", HINT)
+    if text_classifier.has_head(shapes := read_shapes(folder)) and not is_image_model(theirs):
+        return text_classifier.import_config(theirs, theirs["model_type"], module.__name__, shapes, str(folder))
+    return module.read_model_config(folder)
 
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:
     """Import the configuration and the weights of a folder, both in our format. `config.kind` is the architecture."""
-    config, weights = converter_of(folder).import_folder(folder, read)
+    module, theirs = converter_of(folder), read_json(folder / "config.json", HINT)
+    module.import_config(theirs, str(folder / "config.json"))  # raises for other settings, before weights are read
+    weights = read(folder)
+    if text_classifier.has_head(shapes := shapes_of(weights)) and not is_image_model(theirs):
+        source = theirs["model_type"], module.__name__
+        config = text_classifier.import_config(theirs, *source, shapes, str(folder))
+        return config, text_classifier.import_weights(weights, config, *source, str(folder))
+    config, weights = module.import_folder(folder, lambda _: weights)
     return config, weights
+
+
+def is_image_model(theirs: Mapping[str, Any]) -> bool:
+    """Whether config.json is of an image model, whose classification head its converter reads."""
+    return theirs["model_type"] in ("resnet", "vit")
 
 
 def converter_of(folder: Path) -> Any:
     """Return the converter for the `model_type` in the config.json of a folder."""
     path = folder / "config.json"
-    model_type = str(read_json(path, "choose a folder that Hugging Face's `save_pretrained` wrote").get("model_type"))
+    model_type = str(read_json(path, HINT).get("model_type"))
     if model_type not in CONVERTERS:
         raise CheckpointError(
             f"{path}: unsupported model_type `{model_type}`", f"the supported ones are {', '.join(CONVERTERS)}"

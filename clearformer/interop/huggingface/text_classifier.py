@@ -1,4 +1,4 @@
-"""Write text classifiers and taggers for Hugging Face. The head decides which class of a model family computes it:
+"""Convert text classifiers and taggers to our format and back. The head decides which class of a model family it is:
 
     pooling    ours                         theirs
     none       W h_t + b at every token     BertForTokenClassification
@@ -7,6 +7,7 @@
 
 The last row is exact all the same: h_n = g x + β is the output of a norm, and W (h_n + δ) = W h_n + b for δ = W⁺ b, so
 that β + δ in place of β gives the bias. No class of theirs takes the mean or the maximum over the tokens of a BERT.
+Files vary here, too: an old BertForTokenClassification contains a pooler that it does not use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.class_names import class_settings
-from clearformer.interop.huggingface.folder import precision, write_folder
-from clearformer.interop.names import Rows, inside, rows_of, to_theirs
+from clearformer.interop.huggingface.folder import Shapes, precision, write_folder
+from clearformer.interop.names import Rows, inside, rows_of, to_ours, to_theirs
 from clearformer.models.classifier import ClassifierConfig
 
 TOKENS, TEXTS = "ForTokenClassification", "ForSequenceClassification"
@@ -28,7 +29,74 @@ FAMILIES = {"bert": "Bert", "megatron-bert": "MegatronBert", "roberta": "Roberta
 POOLINGS = {"none": TOKENS, "pooler": TEXTS, "last": TEXTS}
 HEAD = rows_of({"classifier.": "classifier."})
 ROBERTA_HEAD = rows_of({"base.pooler.": "classifier.dense.", "classifier.": "classifier.out_proj."})
-SCORE: Rows = {"classifier.weight": ("score.weight",)}
+SCORE = "score.weight"
+HEADS = ("classifier.weight", "classifier.out_proj.weight", SCORE)  # at most one of them is in a file
+POOLER = "pooler.dense."
+
+
+def has_head(shapes: Shapes) -> bool:
+    """Whether these tensors belong to a model with a classification head."""
+    return any(name in shapes for name in HEADS)
+
+
+def import_config(theirs: Mapping[str, Any], model_type: str, converter: str, shapes: Shapes, where: str) -> Any:
+    """Return our configuration of a classifier from `theirs`, its config.json, and the `shapes` of its tensors."""
+    if model_type not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise CheckpointError(f"{where}: classifiers of type {model_type} are not supported", f"supported: {known}")
+    n_classes, problem = shapes[next(name for name in HEADS if name in shapes)][0], theirs.get("problem_type")
+    if problem == "multi_label_classification" or (problem == "regression" and n_classes > 1):
+        what = "several values" if problem == "regression" else "any number of classes"
+        raise CheckpointError(
+            f"{where}: the model predicts {what} per text (problem_type = {problem}), which is not supported",
+            "import a model that predicts one class or one value per text",
+        )
+    base = import_module(converter).import_config(theirs, where)
+    dropouts = (theirs.get(name) for name in ("classifier_dropout", "hidden_dropout_prob"))
+    dropout = next((p for p in dropouts if p is not None), 0.1)
+    pooling = pooling_of(theirs, shapes, where)
+    return ClassifierConfig.parse(
+        {"base": {**base.model_dump(exclude_unset=True), "kind": base.kind}, "pooling": pooling, "n_classes": n_classes}
+        | {"dropout": dropout},
+        where,
+    )
+
+
+def pooling_of(theirs: Mapping[str, Any], shapes: Shapes, where: str) -> str:
+    """Return the pooling of a classifier, from its class if config.json names one, or else from its tensors."""
+    name = str((theirs.get("architectures") or [""])[0])
+    if SCORE in shapes:
+        return "last"
+    if name.endswith(TOKENS):
+        return "none"
+    if name.endswith(TEXTS):
+        return "pooler"
+    if "For" in name:
+        raise CheckpointError(
+            f"{where}: the architecture {name} is not supported",
+            f"supported: classes that end with {TEXTS} or {TOKENS}",
+        )
+    is_pooled = HEADS[1] in shapes or any(POOLER in tensor for tensor in shapes)
+    return "pooler" if is_pooled else "none"
+
+
+def import_weights(
+    theirs: Mapping[str, Tensor], config: ClassifierConfig, model_type: str, converter: str, where: str
+) -> dict[str, Tensor]:
+    """Convert the tensors to our format. A pooler that the model does not use is dropped."""
+    from clearformer.interop.huggingface.bert import BUFFERS, modern_name
+
+    encoder = import_module(converter)
+    if config.pooling == "last":
+        W = theirs[SCORE]
+        body = encoder.import_weights({n: tensor for n, tensor in theirs.items() if n != SCORE}, config.base, where)
+        head = {"classifier.weight": W.clone(), "classifier.bias": W.new_zeros(len(W))}
+        return {**{f"base.{name}": tensor for name, tensor in body.items()}, **head}
+    rows = tensor_rows(config, model_type, encoder)
+    is_pooled = any(POOLER in name for names in rows.values() for name in names)
+    unused = () if is_pooled else (f"{encoder.PREFIX}{POOLER}weight", f"{encoder.PREFIX}{POOLER}bias")
+    tensors = {modern_name(name): tensor for name, tensor in theirs.items() if not name.endswith(BUFFERS)}
+    return to_ours({name: tensor for name, tensor in tensors.items() if name not in unused}, rows, where)
 
 
 def check(config: ClassifierConfig, model_type: str) -> None:
@@ -92,4 +160,4 @@ def score_weights(encoder: Any, weights: Mapping[str, Tensor], config: Classifie
         )
     norm = "decoder.norm.bias"
     body[norm] = (body[norm].double() + shift).to(W.dtype)
-    return {**encoder.export_weights(body, config.base), "score.weight": W.clone()}
+    return {**encoder.export_weights(body, config.base), SCORE: W.clone()}

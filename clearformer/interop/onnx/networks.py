@@ -1,41 +1,36 @@
 """Networks as ONNX graphs with free numbers of rows and tokens.
 
-    texts         tokens, mask, segments   ->  logits (B, C) of a classifier, (B, T, C) of a tagger
-    image         pixels                   ->  logits (B, C)
-    encoder       source, mask             ->  memory (B, S, D)
-    decoder       target, memory, mask     ->  logits of the next token (B, V)
-    GPT           tokens                   ->  logits of the next token (B, V)
-
-Attention is computed by the equation (PlainCore), which every runtime can fuse as it likes.
+texts         tokens, mask, segments   ->  logits (B, C) of a classifier, (B, T, C) of a tagger or a BERT;
+                                           hidden states (B, T, D) of a BERT without heads
+image         pixels                   ->  logits (B, C); of an autoencoder, code (B, D) and reconstruction
+recording     samples, lengths         ->  logits (B, T', V + 1) of tokens and the blank, and their lengths (B,)
+encoder       source, mask             ->  memory (B, S, D)
+decoder       target, memory, mask     ->  logits of the next token (B, V)
+GPT           tokens                   ->  logits of the next token (B, V)
 """
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from clearformer.data.batch import EncoderBatch, ImageBatch, TextBatch
-from clearformer.errors import MachineError
-from clearformer.layers.attention import PlainCore
-from clearformer.layers.backends import swapped
-
-Shapes = Sequence[dict[int, Any]]
-BATCH, LENGTH, SOURCE = (Dim(name, min=1) for name in ("batch", "length", "source"))
+from clearformer.data.batch import EncoderBatch, ImageBatch, SoundBatch, TextBatch
+from clearformer.data.sound import SoundConfig, SoundFrontend
+from clearformer.interop.onnx.graphs import BATCH, LENGTH, SOURCE, graph
 
 
 class OfTexts(nn.Module):
-    def __init__(self, network: nn.Module, has_segments: bool) -> None:
+    def __init__(self, network: Any, is_of_sentences: bool) -> None:
         super().__init__()
-        self.network, self.has_segments = network, has_segments
+        self.network, self.is_of_sentences = network, is_of_sentences
 
     def forward(self, tokens: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        logits: Tensor = self.network(EncoderBatch(tokens, mask, segments, n_tokens=0))
-        return logits
+        batch, network = EncoderBatch(tokens, mask, segments, n_tokens=0), self.network
+        output: Tensor = (
+            network.next_sentence(network.pooled(network.hidden(batch))) if self.is_of_sentences else network(batch)
+        )
+        return output
 
 
 class OfImages(nn.Module):
@@ -46,6 +41,14 @@ class OfImages(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         logits: Tensor = self.network(ImageBatch(pixels, n_tokens=0))
         return logits
+
+
+class CodeOfImages(OfImages):
+    """An autoencoder: the code of each image, and the image that the decoder makes of it."""
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        code = self.network.hidden(ImageBatch(pixels, n_tokens=0))  # type: ignore[operator]
+        return code, self.network.head(code)  # type: ignore[operator]
 
 
 class Encoder(nn.Module):
@@ -75,20 +78,40 @@ class NextToken(nn.Module):
         return logits
 
 
-def text_graph(network: nn.Module, has_segments: bool) -> Any:
+class OfRecordings(nn.Module):
+    """From 16-bit samples to logits: the frames are computed inside the graph."""
+
+    def __init__(self, network: Any, sound: SoundConfig) -> None:
+        super().__init__()
+        self.network, self.frontend = network, SoundFrontend(sound)
+
+    def forward(self, samples: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        batch = self.frontend(SoundBatch(samples, lengths, n_tokens=0))
+        return self.network(batch), self.network.shortened(batch.lengths)
+
+
+def text_graph(network: nn.Module, has_segments: bool, output: str, is_of_sentences: bool) -> Any:
     tokens = torch.ones(2, 7, dtype=torch.long)
     inputs = {"tokens": tokens, "mask": tokens == 1, **({"segments": tokens * 0} if has_segments else {})}
-    return graph(OfTexts(network, has_segments), inputs, [{0: BATCH, 1: LENGTH}] * len(inputs), "logits")
+    return graph(OfTexts(network, is_of_sentences), inputs, [{0: BATCH, 1: LENGTH}] * len(inputs), [output])
 
 
-def image_graph(network: nn.Module, size: int, channels: int) -> Any:
-    return graph(OfImages(network), {"pixels": torch.zeros(2, channels, size, size)}, [{0: BATCH}], "logits")
+def recording_graph(network: nn.Module, sound: SoundConfig) -> Any:
+    n = 7 * sound.window_samples
+    inputs = {"samples": torch.ones(2, n, dtype=torch.int16), "lengths": torch.tensor([n, n - 3])}
+    shapes = [{0: BATCH, 1: Dim("n_samples", min=sound.window_samples)}, {0: BATCH}]
+    return graph(OfRecordings(network, sound), inputs, shapes, ["logits", "n_frames"])
+
+
+def image_graph(network: nn.Module, size: int, channels: int, outputs: list[str]) -> Any:
+    module = (OfImages if len(outputs) == 1 else CodeOfImages)(network)
+    return graph(module, {"pixels": torch.zeros(2, channels, size, size)}, [{0: BATCH}], outputs)
 
 
 def encoder_graph(network: nn.Module) -> Any:
     source = torch.ones(2, 7, dtype=torch.long)
     shapes = [{0: BATCH, 1: SOURCE}] * 2
-    return graph(Encoder(network), {"source": source, "mask": source == 1}, shapes, "memory")
+    return graph(Encoder(network), {"source": source, "mask": source == 1}, shapes, ["memory"])
 
 
 def decoder_graph(network: nn.Module) -> Any:
@@ -97,50 +120,10 @@ def decoder_graph(network: nn.Module) -> Any:
         memory = Encoder(network)(source, source == 1)
     inputs = {"target": source[:, :3], "memory": memory, "mask": source == 1}
     shapes = [{0: BATCH, 1: LENGTH}, {0: BATCH, 1: SOURCE}, {0: BATCH, 1: SOURCE}]
-    return graph(Decoder(network), inputs, shapes, "logits")
+    return graph(Decoder(network), inputs, shapes, ["logits"])
 
 
 def next_token_graph(network: nn.Module) -> Any:
-    return graph(NextToken(network), {"tokens": torch.ones(2, 7, dtype=torch.long)}, [{0: BATCH, 1: LENGTH}], "logits")
-
-
-def graph(module: nn.Module, inputs: dict[str, Tensor], shapes: Shapes, output: str) -> Any:
-    """Return the ModelProto of a module whose inputs and output have these names."""
-    module.eval()
-    with swapped(module, lambda core: PlainCore()), torch.no_grad(), quietly():
-        program = torch.onnx.export(
-            module,
-            tuple(inputs.values()),
-            dynamo=True,
-            dynamic_shapes=tuple(shapes),
-            input_names=list(inputs),
-            output_names=[output],
-            verbose=False,
-        )
-    assert program is not None
-    proto = program.model_proto
-    if not all(value.type.tensor_type.shape.dim[0].dim_param for value in proto.graph.input):
-        raise AssertionError("the exporter has fixed the number of rows")  # by a `len` of a tensor, for example
-    return proto
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Hide the warnings of the exporter, which concern its authors; a missing package is an error of ours."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("onnx"):
-            raise
-        raise MachineError(
-            f"the export to ONNX needs {error.name}, which is not installed", "pip install 'clearformer[onnx]'"
-        ) from None
-    finally:
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
+    return graph(
+        NextToken(network), {"tokens": torch.ones(2, 7, dtype=torch.long)}, [{0: BATCH, 1: LENGTH}], ["logits"]
+    )
