@@ -9,6 +9,7 @@ pool: at its present length (stop = "heuristic"), or at the most favourable leng
 too early). The rules are the same as in Hugging Face `generate`, applied to each sentence separately.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,18 @@ from clearformer.generation.decode import NEVER, DecodeConfig, Hypothesis, StepM
 
 
 def beam_search(
-    model: StepModel, state: Any, first: Tensor, eos: int, limits: Tensor, config: DecodeConfig
+    model: StepModel,
+    state: Any,
+    first: Tensor,
+    eos: int,
+    limits: Tensor,
+    config: DecodeConfig,
+    watch: "Watch | None" = None,
 ) -> list[list[Hypothesis]]:
     """Return the `config.beam` best hypotheses for each of B sentences, best first.
 
-    first (B,): the first input token of each sentence; limits (B,): the maximum output lengths, EOS included.
+    first (B,): the first input token of each sentence; limits (B,): the maximum output lengths, EOS included. `watch`
+    is called after each step with the candidates, which of them have ended, and the live and finished hypotheses.
     """
     n, width = first.size(0), config.beam
     results: list[list[Hypothesis]] = [[] for _ in range(n)]
@@ -38,6 +46,8 @@ def beam_search(
         ended = (candidates.last == eos) | (length >= limits)[:, None]  # (B, 2W)
         pool = pool.merge(candidates, ended & ~done[:, None], width, penalty(length, config), eos)
         live, parents = candidates.survivors(ended, width)
+        if watch is not None:
+            watch(candidates, ended, live, pool)
         done = done | pool.is_settled(live, length, limits, config) | (length >= limits)
         n_done = int(done.sum())
         if n_done == done.numel():
@@ -140,6 +150,9 @@ class Pool:
 
     def keep(self, rows: Tensor) -> "Pool":
         return Pool(self.tokens[rows], self.score[rows], self.logprob[rows])
+
+
+Watch = Callable[[Live, Tensor, Live, Pool], None]
 
 
 def pick(tokens: Tensor, order: Tensor) -> Tensor:

@@ -54,12 +54,15 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
 
 def draw_token(logits: Tensor, uniform: Tensor, temperature: float, k: int, p: float) -> Tensor:
     """Draw a token from each row of logits (…, V), by a random number from uniform (…) in [0, 1)."""
+    return draw(shaped(logits, temperature, k, p), uniform)
+
+
+def shaped(logits: Tensor, temperature: float, k: int = 0, p: float = 1.0) -> Tensor:
+    """Return the logits (…, V) that tokens are drawn from: temperature first, then top-k, then top-p."""
     logits = widen(logits) / temperature
     if k:
         logits = top_k(logits, k)
-    if p < 1:
-        logits = top_p(logits, p)
-    return draw(logits, uniform)
+    return top_p(logits, p) if p < 1 else logits
 
 
 def draws(rng: Random, n: int) -> list[float]:

@@ -16,5 +16,5 @@ Each verb calls one method, which is the same on every handle that supports the 
     generate     writer(chat) -> Writer
     others       the method of the same name: translate, transcribe, fill, repair, embed, neighbours
 
-`embed` and `plot` use the encoder that the model's task returns: a handle with embed(inputs) and self_attention(text).
+`embed` and `plot` use the encoder that the model's task returns: a handle with embed(inputs).
 """

@@ -1,13 +1,8 @@
-"""Attention weights between the tokens of one text, or between the tokens of a text and its translation."""
+"""Attention weights between the tokens of a text and of its translation."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
-from clearformer.errors import ConfigError
-from clearformer.layers.backends import recording
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -25,14 +20,3 @@ class Alignment:
         """Return (source, target) index pairs: for each target token but EOS, the source token it attends to most."""
         weights = self.pattern.mean((0, 1))[:-1, :-1]  # (T − 1, S − 1)
         return [] if weights.numel() == 0 else [(int(s), t) for t, s in enumerate(weights.argmax(1))]
-
-
-@torch.no_grad()
-def record_self_attention(network: nn.Module, forward: Callable[[], object], tokens: list[str], name: str) -> Alignment:
-    """Record the self-attention of every layer of `network` while forward() processes `tokens`."""
-    with recording(network) as recorders:
-        if not recorders:
-            raise ConfigError(f"{name} has no attention layers to show", "choose a Transformer, such as a GPT or BERT")
-        forward()
-    patterns = [recorder.record[0][..., -len(tokens) :] for recorder in recorders]  # without a learned prefix
-    return Alignment(tokens, tokens, torch.cat(patterns))  # (L, H, T, T)

@@ -25,17 +25,23 @@ class Chat(Writer):
         self.template = template
 
     def encode(self, prompt: str) -> list[int]:
-        """Encode the prompt as a user turn of a conversation.
+        """Encode the prompt as a user turn of a conversation."""
+        return self.encode_messages([{"role": "user", "content": prompt}])
 
-        The prompt may not contain special tokens, which could end the turn and start another.
+    def encode_messages(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Encode a conversation, up to the point where the answer begins: messages with `role` and `content`.
+
+        The messages may not contain special tokens, which could end a turn and start another.
         """
-        if specials := [token for token in self.tokenizer.specials if token in prompt]:
-            raise DataError(
-                f"the prompt contains the special token {specials[0]}", f"remove {specials[0]} from the prompt"
-            )
-        text = render(self.template, [{"role": "user", "content": prompt}], self.tokenizer.roles)
+        for message in messages:
+            if specials := [token for token in self.tokenizer.specials if token in message["content"]]:
+                what = "prompt" if len(messages) == 1 else "conversation"
+                raise DataError(
+                    f"the {what} contains the special token {specials[0]}", f"remove {specials[0]} from the {what}"
+                )
+        text = render(self.template, messages, self.tokenizer.roles)
         ids = self.tokenizer.encode_marked(text)
-        self.require_fit(len(ids), prompt)
+        self.require_fit(len(ids), messages[-1]["content"])
         return ids
 
 

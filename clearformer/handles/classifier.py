@@ -35,7 +35,7 @@ class Classifier(TextModel, TextEmbedder):
     """A text classifier, loaded from a run on labelled texts. Without classes, it is a regression model."""
 
     kind = "a classifier"
-    verbs = ("classify", "evaluate", "embed", "plot")
+    verbs = ("classify", "evaluate", "embed", "neighbours", "plot")
     main = "predict"
     default_top = 1
     json_key = "texts"
@@ -47,8 +47,9 @@ class Classifier(TextModel, TextEmbedder):
         classes: Sequence[str],
         name: str = "model",
         max_tokens: int | None = None,
-        is_pair: bool = False,
+        is_pair: bool | None = False,
     ) -> None:
+        """`is_pair` says whether it classifies pairs of texts; None if the files of the model do not tell."""
         super().__init__(model, tokenizer, name, max_tokens)
         self.classes, self.is_pair = list(classes), is_pair
 
@@ -95,7 +96,7 @@ class Classifier(TextModel, TextEmbedder):
     @one_or_many
     def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Tensor:
         """Return the outputs of the classification head: (N, C) on the CPU, or (C,) for a single text."""
-        if self.is_pair != (pairs is not None):
+        if self.is_pair is not None and self.is_pair != (pairs is not None):
             accepted, hint = (
                 ("pairs of texts", "give a second text for each text; in files, separate them by a tab")
                 if self.is_pair
@@ -126,7 +127,7 @@ def as_columns(predictions: Sequence[Prediction], top: int) -> dict[str, Any]:
     return asdict(predictions[0]) | {"top": [asdict(prediction) for prediction in predictions[:top]]}
 
 
-def divide(lines: Sequence[str], is_pair: bool) -> tuple[list[str], list[str] | None]:
+def divide(lines: Sequence[str], is_pair: bool | None) -> tuple[list[str], list[str] | None]:
     """Split each line at its tab if the classifier takes pairs of texts; otherwise, each line is one text."""
     if not is_pair:
         return list(lines), None

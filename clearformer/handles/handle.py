@@ -27,6 +27,8 @@ class Handle:
     """What a classifier divides its logits by before the softmax; other than 1 after `evaluate --calibrate`."""
     path: Path | None = None
     """The folder that the model was loaded from, if any."""
+    lens: Callable[..., Any]
+    """lens(text) looks inside the model at work on a text (docs/lens.md). `load` sets it."""
 
     def __init__(self, model: nn.Module, name: str = "model") -> None:
         self.model: Any = model.eval()

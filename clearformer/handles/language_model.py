@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.generation.decode import DecodeConfig, widen
-from clearformer.handles.alignment import Alignment, record_self_attention
 from clearformer.handles.batching import by_length
 from clearformer.handles.chat import Chat
 from clearformer.handles.gaps import GapFiller
@@ -28,7 +27,7 @@ class LanguageModel(Writer, Scorer, GapFiller, TextEmbedder):
     """A language model, as returned by `load`."""
 
     kind = "a language model"
-    verbs = ("generate", "score", "fill", "repair", "embed", "evaluate", "plot")
+    verbs = ("generate", "score", "fill", "repair", "embed", "evaluate", "neighbours", "plot")
     main = "generate"
     continues = True
 
@@ -95,10 +94,3 @@ class LanguageModel(Writer, Scorer, GapFiller, TextEmbedder):
         real = batch.labels != IGNORE
         chosen = logprobs.gather(2, batch.labels.clamp(min=0)[:, :, None])[:, :, 0]
         return (chosen * real).sum(1), real.sum(1)
-
-    def self_attention(self, text: str) -> Alignment:
-        """Return the self-attention of every layer over the tokens of a prompt."""
-        ids = self.encode(text)
-        tokens = torch.tensor([ids], device=self.device)
-        labels = self.tokenizer.pieces(ids)
-        return record_self_attention(self.model, lambda: self.model.start(tokens, None), labels, self.name)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.masked_rows import no_mask, word_starts
-from clearformer.errors import DataError
+from clearformer.errors import DataError, LengthError
 from clearformer.generation.decode import NEVER, widen
 from clearformer.handles.batching import by_length
 from clearformer.handles.gaps import GapFiller
@@ -46,7 +46,7 @@ class MaskedModel(Scorer, GapFiller, TextEmbedder):
     """A masked language model, as returned by `load`."""
 
     kind = "a masked language model"
-    verbs = ("score", "fill", "repair", "embed", "evaluate", "plot")
+    verbs = ("score", "fill", "repair", "embed", "evaluate", "neighbours", "plot")
     main = "fill"
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
@@ -149,7 +149,7 @@ class MaskedModel(Scorer, GapFiller, TextEmbedder):
         """Add the special tokens to the ids of a text. Raises an error if the result exceeds the model's max length."""
         whole, max_length = [*self.before, *ids, *self.after], self.model.config.max_length
         if len(whole) > max_length:
-            raise DataError(
+            raise LengthError(
                 f"{text[:40]!r}… has {count(len(whole), 'token')}, but {self.name} reads at most {max_length:,}",
                 "give a shorter text",
             )

@@ -21,7 +21,7 @@ class SentenceScorer(Scorer, TextEmbedder):
     """A sentence scorer, loaded from a run with the sentence-score objective."""
 
     kind = "a sentence scorer"
-    verbs = ("score", "embed", "evaluate")
+    verbs = ("score", "embed", "evaluate", "neighbours")
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
         super().__init__(model, name)

@@ -31,7 +31,7 @@ class Tagger(TextModel, TextEmbedder):
     """A tagger, loaded from a run on labelled words. Without classes, it is a regression model."""
 
     kind = "a tagger"
-    verbs = ("classify", "evaluate", "embed", "plot")
+    verbs = ("classify", "evaluate", "embed", "neighbours", "plot")
     main = "predict"
     default_top = 1
     json_key = "texts"

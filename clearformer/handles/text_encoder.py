@@ -12,19 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
-from clearformer.handles.alignment import Alignment, record_self_attention
 from clearformer.handles.batching import read_texts
 from clearformer.handles.inputs import one_or_many
 from clearformer.handles.text_model import TextModel
+from clearformer.handles.word_vectors import WordVectors
 from clearformer.models.classifier import pool_mean, read
 from clearformer.text import Tokenizer
 
 
-class TextEncoder(TextModel):
+class TextEncoder(TextModel, WordVectors):
     """A text encoder, as returned by `load_encoder`. `unit` scales every embedding to length 1."""
 
     kind = "a text encoder"
-    verbs = ("embed", "plot")
+    verbs = ("embed", "neighbours", "plot")
     main = "embed"
 
     def __init__(
@@ -52,15 +52,8 @@ class TextEncoder(TextModel):
     def pooled(self, batch: EncoderBatch) -> Tensor:
         return pool_mean(read(self.model, batch), batch.mask)
 
-    def self_attention(self, text: str) -> Alignment:
-        """Return the self-attention of every layer over the text and its special tokens."""
-        [ids], _ = self.tokenizer.encode_with_specials([text], max_tokens=self.max_tokens)
-        batch = EncoderBatch(torch.tensor([ids], device=self.device))
-        tokens = self.tokenizer.pieces(ids)
-        return record_self_attention(self.model, lambda: read(self.model, batch), tokens, self.name)
 
-
-class TextEmbedder:
+class TextEmbedder(WordVectors):
     """A handle that also embeds texts, as `clearformer.embed` does: without its head."""
 
     model: Any

@@ -21,12 +21,13 @@ from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.engine import Decoder, finished
 from clearformer.generation.sampling import generators
 from clearformer.generation.scoring import target_logprobs
-from clearformer.handles.alignment import Alignment, record_self_attention
+from clearformer.handles.alignment import Alignment
 from clearformer.handles.batching import by_length
 from clearformer.handles.handle import Handle
 from clearformer.handles.inputs import one_or_many
 from clearformer.handles.reply import EncoderDecoderWriter
 from clearformer.handles.scorer import Score, most_probable_first
+from clearformer.handles.word_vectors import Table, WordVectors
 from clearformer.layers.backends import recording
 from clearformer.text import Tokenizer
 from clearformer.wording import count
@@ -42,7 +43,7 @@ class Translation:
     tokens: list[int]
 
 
-class Translator(Handle):
+class Translator(Handle, WordVectors):
     """A translator, as returned by `load`.
 
     `prefix` is the task prefix put before every source, as in training (T5: "translate English to French: ").
@@ -93,12 +94,7 @@ class Translator(Handle):
         A sample depends only on the seed, the text and its index, not on the rest of the batch (unless rounding
         decides a very close draw). Indices start at `first`, so that splitting the texts into chunks changes nothing.
         """
-        if {"top_k", "top_p"} & settings.keys():
-            # top_k and top_p only make sense for sampling, so they turn it on.
-            settings = {"temperature": self.decode.temperature or 1.0, **settings}
-        decode = self.decode.changed(**settings) if settings else self.decode
-        if decode.temperature == 0 and n > decode.beam:
-            decode = decode.changed(beam=n)
+        decode = self.resolve(settings, n)
         tokens = tokens or (65536 if self.device.type == "cuda" else 4096)
         ids = self.encode_sources(texts)
         results = [[Translation("", 0.0, 0.0, [])] * n for _ in ids]
@@ -110,6 +106,14 @@ class Translator(Handle):
                 results[row] = [Translation(next(plain), h.score, h.logprob, h.tokens) for h in hypotheses]
         return results
 
+    def resolve(self, settings: dict[str, Any], n: int) -> DecodeConfig:
+        """Return the decoding settings for n candidates: [decode], overridden by `settings`."""
+        if {"top_k", "top_p"} & settings.keys():
+            # top_k and top_p only make sense for sampling, so they turn it on.
+            settings = {"temperature": self.decode.temperature or 1.0, **settings}
+        decode = self.decode.changed(**settings) if settings else self.decode
+        return decode.changed(beam=n) if decode.temperature == 0 and n > decode.beam else decode
+
     def stream(self, texts: Iterable[str], chunk: int = 512, **settings: Any) -> Iterator[list[Translation]]:
         """Yield the candidate translations of each text, in order. Texts are decoded `chunk` at a time."""
         rest, first = iter([texts] if isinstance(texts, str) else texts), 0
@@ -120,13 +124,16 @@ class Translator(Handle):
     def search(
         self, sources: list[list[int]], decode: DecodeConfig, n: int, seed: int | None, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        source, mask = pad_source(Ragged.of(sources), self.source_tokenizer.pad_id, self.source_tokenizer.eos_id)
-        limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
-        first = torch.full((len(sources),), self.start_id)
+        source, visible, first, limits = self.begin(sources, decode)
         is_sampled, eos = decode.temperature > 0, self.target_tokenizer.eos_id
         rngs, width = (generators(seed, indices), n) if is_sampled else ((), decode.beam)
-        visible = None if mask.all() else mask
         return finished(self.decoder.decode(source, visible, first, eos, limits, decode, width, rngs))
+
+    def begin(self, sources: list[list[int]], decode: DecodeConfig) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Return the padded sources with their mask, the first tokens of the decoder, and the length limits."""
+        source, mask = pad_source(Ragged.of(sources), self.source_tokenizer.pad_id, self.source_tokenizer.eos_id)
+        limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
+        return source, None if mask.all() else mask, torch.full((len(sources),), self.start_id), limits
 
     @one_or_many
     @torch.inference_mode()
@@ -196,32 +203,10 @@ class Translator(Handle):
             pattern,
         )
 
-    def self_attention(self, text: str) -> Alignment:
-        """Return the self-attention of the encoder over a source text and its EOS."""
-        ids = [*self.encode_sources([text])[0], self.source_tokenizer.eos_id]
-        tokens = torch.tensor([ids], device=self.device)
-        return record_self_attention(
-            getattr(self.model, "encoder", nn.Module()),
-            lambda: self.model.start(tokens, None),
-            self.source_tokenizer.pieces(ids),
-            self.name,
-        )
-
-    def neighbours(self, word: str, n: int = 10) -> list[tuple[str, float]]:
-        """Return the n tokens whose source embeddings are most similar to the embedding of `word`, by cosine."""
-        tok = self.source_tokenizer
-        ids = tok.encode([word])[0]
-        if not ids or tok.unk_id in ids:
-            raise DataError(
-                f"`{word}` is not in the source vocabulary of {self.name}", "give a word of the source language"
-            )
-        table = torch.nn.functional.normalize(self.model.source_embedding.weight.detach().float(), dim=1)  # (V, D)
-        query = torch.nn.functional.normalize(table[ids].mean(0), dim=0)
-        similarity = table @ query
-        excluded = {*ids, tok.pad_id, tok.bos_id, tok.eos_id, tok.unk_id} - {None}
-        similarity[list(excluded)] = -2.0  # below any cosine
-        best = similarity.topk(min(n, len(similarity) - len(excluded)))
-        return list(zip(tok.pieces(best.indices.tolist()), best.values.tolist()))
+    def embedding_tables(self) -> list[Table]:
+        """The source and the target embeddings."""
+        source, target = self.model.source_embedding.weight.detach(), self.model.target_embedding.weight.detach()
+        return [Table("source", source, self.source_tokenizer), Table("target", target, self.target_tokenizer)]
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return self.encode(self.source_tokenizer, [with_task_prefix(text, self.prefix) for text in texts])

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clearformer.errors import DataError
+from clearformer.errors import LengthError
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.engine import Decoder, finished
 from clearformer.generation.sampling import generators
@@ -121,7 +121,7 @@ class Writer(Handle):
         """Raise an error if n tokens exceed the model's max length."""
         max_length = self.model.config.max_length
         if n > max_length:
-            raise DataError(
+            raise LengthError(
                 f"{text[:40]!r}… has {count(n, 'token')}, but {self.name} reads at most {max_length:,}",
                 "give a shorter text",
             )
@@ -212,6 +212,41 @@ def cut(text: str, stop: Sequence[str]) -> int:
     return min((text.find(s) for s in stop if s and s in text), default=len(text))
 
 
+class GeneratedText:
+    """The text of one sequence as it is generated, in chunks that never include a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
+        self.text, self.stop = "", [s for s in stop if s]
+        self.stream, self.eos = opened(tokenizer, prompt), tokenizer.eos_id
+        self.n_streamed = 0  # characters that new_text() has returned
+
+    def read(self, token: int) -> bool:
+        """Add the text of a token; returns whether the text contains a stop string now."""
+        if token == self.eos:
+            return False
+        self.text += self.stream.step(token) or ""
+        return self.is_stopped
+
+    @property
+    def is_stopped(self) -> bool:
+        return any(s in self.text for s in self.stop)
+
+    def new_text(self) -> str:
+        """Return the rest of the text, except an ending that may be the start of a stop string."""
+        text = self.text
+        partial = max((n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        return self.advance(min(cut(text, self.stop), len(text) - partial))
+
+    def rest(self) -> str:
+        """Return the ending that `new_text` held back, once generation is complete."""
+        return self.advance(cut(self.text, self.stop))
+
+    def advance(self, end: int) -> str:
+        """Return the text from the end of the last chunk up to `end`."""
+        chunk, self.n_streamed = self.text[self.n_streamed : end], max(self.n_streamed, end)
+        return chunk
+
+
 class StopWatcher:
     """Decodes the tokens of W sequences per prompt as they are generated, to find stop strings and stream the text."""
 
@@ -223,37 +258,26 @@ class StopWatcher:
         stop: Sequence[str],
         is_streamed: bool = False,
     ) -> None:
-        self.stop, self.eos, self.width = [s for s in stop if s], tokenizer.eos_id, width
-        self.is_needed = bool(self.stop) or is_streamed  # if False, no token is read, so that the device can run ahead
+        self.width, self.has_stop = width, any(stop)
+        self.is_needed = self.has_stop or is_streamed  # if False, no token is read, so that the device can run ahead
         watched = prompts if self.is_needed else ()
-        self.streams = [[opened(tokenizer, prompt) for _ in range(width)] for prompt in watched]
-        self.texts = [[""] * width for _ in prompts]
-        self.n_streamed = 0  # characters of the first text that new_text() has returned
+        self.texts = [[GeneratedText(tokenizer, prompt, stop) for _ in range(width)] for prompt in watched]
         self.hypotheses: list[list[Hypothesis]] = []
 
     def read(self, rows: Tensor, tokens: Tensor) -> Tensor | None:
         """Decode the tokens of a step, and return which sequences contain a stop string, (B, W)."""
         if not self.is_needed:
             return None
-        stopped = torch.zeros(tokens.shape, dtype=torch.bool)
-        for i, (row, row_tokens) in enumerate(zip(rows.tolist(), tokens.tolist())):
-            for w, token in enumerate(row_tokens):
-                if token != self.eos:
-                    self.texts[row][w] += self.streams[row][w].step(token) or ""
-                    stopped[i, w] = any(s in self.texts[row][w] for s in self.stop)
-        return stopped.to(tokens.device) if self.stop else None
+        stopped = [
+            [text.read(token) for text, token in zip(self.texts[row], row_tokens)]
+            for row, row_tokens in zip(rows.tolist(), tokens.tolist())
+        ]
+        return torch.tensor(stopped, device=tokens.device) if self.has_stop else None
 
     def new_text(self) -> str:
-        """Return the rest of the first text, except an ending that may be the start of a stop string."""
-        text = self.texts[0][0]
-        partial = max((n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
-        return self.advance(min(cut(text, self.stop), len(text) - partial))
+        """Return the new text of the first sequence."""
+        return self.texts[0][0].new_text()
 
     def rest(self) -> str:
-        """Return the ending that `new_text` held back, once generation is complete."""
-        return self.advance(cut(self.texts[0][0], self.stop))
-
-    def advance(self, end: int) -> str:
-        """Return the first text from the end of the last chunk up to `end`."""
-        chunk, self.n_streamed = self.texts[0][0][self.n_streamed : end], max(self.n_streamed, end)
-        return chunk
+        """Return the ending of the first sequence that `new_text` held back, once generation is complete."""
+        return self.texts[0][0].rest()

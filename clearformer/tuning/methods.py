@@ -5,7 +5,7 @@
     prefix     learned keys and values in attention (prefix.py)      │ only the trained weights are saved; the others
     head       the output layer                                     ─┘ are read from the base model
 
-A classification head is new to the model, so every method trains it.
+A classification head is new to the model, so every method trains it, and with it a pooler that the base model lacks.
 """
 
 from typing import Literal
@@ -15,7 +15,7 @@ from torch import nn
 
 from clearformer.config import Config
 from clearformer.tuning.adapters import add_lora, merge, of_lora, targeted
-from clearformer.tuning.freeze import freeze, full, head_names, head_only
+from clearformer.tuning.freeze import freeze, full, head_names
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import PrefixConfig, add_prefix, bare_layers, fold, is_prefix
 
@@ -47,6 +47,9 @@ class TuningConfig(Config):
     fingerprint: str | None = Field(
         None, description="fingerprint of the base model's weights; a base model with other weights is refused"
     )
+    new: tuple[str, ...] = Field(
+        (), description="modules that the base model lacks, such as base.pooler; every method trains them"
+    )
     lora: LoraConfig = LoraConfig()
     prefix: PrefixConfig = PrefixConfig()
 
@@ -77,14 +80,20 @@ def tune(model: nn.Module, config: TuningConfig) -> list[str]:
         case "full":
             return full(model)
         case "head":
-            return head_only(model)
+            heads = head_names(model)
+            return freeze(model, lambda name: name.split(".")[0] in heads or is_new(name, config))
         case "lora":
             add_lora(model, config.lora)
             is_added = of_lora("default")
         case "prefix":
             add_prefix(model, config.prefix)
             is_added = is_prefix
-    return freeze(model, lambda name: is_added(name) or name.split(".")[0] == NEW_HEAD)
+    return freeze(model, lambda name: is_added(name) or is_new(name, config))
+
+
+def is_new(name: str, config: TuningConfig) -> bool:
+    """Whether a parameter belongs to a module that the base model does not have."""
+    return name.startswith(tuple(f"{module}." for module in (NEW_HEAD, *config.new)))
 
 
 def for_inference(model: nn.Module, config: TuningConfig) -> nn.Module:
