@@ -9,49 +9,63 @@
 The encoder of a translation model also has self-attention, in layers called encoder.0, encoder.1, ….
 """
 
-from typing import Any, Protocol, runtime_checkable
-
-import torch
+from typing import Any
 
 from clearformer.errors import ConfigError, DataError
-from clearformer.handles.alignment import Alignment
+from clearformer.handles.language_model import LanguageModel
+from clearformer.handles.text_encoder import TextEncoder
 from clearformer.handles.translator import Translator
+from clearformer.lens.attention_maps import one_map
+from clearformer.lens.points import points
+from clearformer.lens.reading import Reading, read
 from clearformer.wording import count
 
 MOST = 128  # tokens per axis that fit into a figure
+Attentive = Translator | LanguageModel | TextEncoder
 
 
-@runtime_checkable
-class SelfAttentive(Protocol):
-    """A handle of a text model: a Translator, a LanguageModel or a TextEncoder."""
+def look(model: Attentive, text: str, target: str | None = None, layer: str | int | None = None) -> dict[str, Any]:
+    """Compute the data for `clearformer plot attention`, by default for the last layer.
 
-    name: str
-
-    def self_attention(self, text: str) -> Alignment:
-        """Return the self-attention of a text in every layer."""
-
-
-@torch.no_grad()
-def look(model: SelfAttentive, text: str, target: str | None = None, layer: str | int | None = None) -> dict[str, Any]:
-    """Compute the data for `clearformer plot attention`, by default for the last layer."""
+    The patterns are those of `clearformer lens attention`, without the columns of a learned prefix.
+    """
     side = "encoder." if isinstance(model, Translator) and str(layer).startswith("encoder.") else ""
-    if isinstance(model, Translator) and not side:
-        action = "writing"
-        alignment = model.align(text, model.translate([text])[0] if target is None else target)
-    elif target is None:
-        action, alignment = "reading", model.self_attention(text)
-    else:
+    is_writing = isinstance(model, Translator) and not side
+    if target is not None and not is_writing:
         raise ConfigError(f"{model.name} is not a translation model: --target has no effect", "leave out --target")
-    if (n := max(len(alignment.source), len(alignment.target))) > MOST:
+    reading = read(model, text, "" if side else target)  # an encoder does not depend on the target
+    names = pattern_names(reading, is_writing)
+    rows, columns = reading.axes_of(names[0])
+    if (n := max(len(rows), len(columns))) > MOST:
         raise DataError(f"the text has {count(n, 'token')}; a figure can show at most {MOST}", "give a shorter text")
-    layers = [f"{side}{i}" for i in range(len(alignment.pattern))]
+    layers = [f"{side}{i}" for i in range(len(names))]
     chosen = layers[-1] if layer is None else str(layer)
     if chosen not in layers:
         raise ConfigError(f"{model.name} has no layer `{chosen}`", f"its layers are {layers[0]} to {layers[-1]}")
+    name = names[layers.index(chosen)]
+    _, seen = reading.look(keep=[name])
+    whole = one_map(reading, name.removesuffix(".pattern"), seen[name])
+    if side:
+        rows = columns = [*rows[:-1], *model.source_tokenizer.pieces([model.source_tokenizer.eos_id])]  # type: ignore[union-attr]
     return {
-        "title": f"Attention in layer {chosen} of {model.name} while {action}",
+        "title": f"Attention in layer {chosen} of {model.name} while {'writing' if is_writing else 'reading'}",
         "layer": chosen,
-        "source": alignment.source,
-        "target": alignment.target,
-        "pattern": alignment.pattern[layers.index(chosen)].tolist(),
+        "source": columns,
+        "target": rows,
+        "pattern": [[row[-len(columns) :] for row in head] for head in whole["pattern"]],
     }
+
+
+def pattern_names(reading: Reading, is_writing: bool) -> list[str]:
+    """Return the patterns of each layer: from target to source, or of the text to itself in the first stack."""
+    names = [name for name in points(reading.model) if name.rpartition(".")[2] == "pattern"]
+    if reading.source is not None:
+        rows = reading.outputs if is_writing else reading.source
+        names = [name for name in names if reading.axes_of(name)[0] is rows]
+    if not names and is_writing:
+        message = f"{reading.name} has no attention, so it cannot align texts"
+        raise ConfigError(message, "choose a Transformer or a `bahdanau` model")
+    if not names:
+        message = f"{reading.name} has no attention layers to show"
+        raise ConfigError(message, "choose a Transformer, such as a GPT or BERT")
+    return names

@@ -58,18 +58,22 @@ def watch_step(step: Step, prefix: str, lens: Observer) -> Callable[[], None]:
 def watch_layers(layers: Unrolled, prefix: str, lens: Observer) -> Callable[[], None]:
     """Let a Lens see the states and gates of recurrent layers. Returns a function that ends this."""
     plain = by_equation(layers, prefix, lens)
-    run, outputs = layers.run, layers.outputs
+    run, outputs, n_runs = layers.run, layers.outputs, [0]
     if any(name.startswith(prefix) for name in lens.patches):
         layers.run, layers.outputs = plain.run, plain.outputs  # type: ignore[method-assign]
     else:
 
         def run_and_watch(x: Tensor, state: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+            n_runs[0] += 1
             plain.run(x, state, lengths)
             return run(x, state, lengths)
 
         def outputs_and_watch(x: Tensor, lengths: Tensor | None = None) -> Tensor:
-            plain.outputs(x, lengths)
-            return outputs(x, lengths)
+            before = n_runs[0]
+            result = outputs(x, lengths)
+            if n_runs[0] == before:  # a kernel for each direction, without `run`
+                plain.outputs(x, lengths)
+            return result
 
         layers.run, layers.outputs = run_and_watch, outputs_and_watch  # type: ignore[method-assign]
 

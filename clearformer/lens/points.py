@@ -94,12 +94,23 @@ def select(wanted: Iterable[str], known: dict[str, Point]) -> dict[str, list[int
         matching = [name for name in known if fnmatchcase(name, pattern)]
         if not matching:
             raise ConfigError(f"no activation is called `{pattern}`", suggest(pattern, known))
-        indices = [] if not heads else read_heads(heads.removesuffix("]"), asked)
+        indices = read_heads(heads.removesuffix("]"), asked) if heads else None
         for name in matching:
-            if heads and known[name].place != "core":
-                raise ConfigError(f"{name} has no heads", f"choose heads of an attention layer: {', '.join(CORE)}")
-            chosen[name] = None if not heads else sorted({*(chosen.get(name) or []), *indices})
+            before = chosen.get(name, [])
+            if indices is None or before is None:
+                chosen[name] = None
+            else:
+                check_heads(known[name], indices)
+                chosen[name] = sorted({*before, *indices})
     return chosen
+
+
+def check_heads(point: Point, heads: list[int]) -> None:
+    if not isinstance(layer := point.module, MultiHeadAttention) or point.place != "core":
+        raise ConfigError(f"{point.name} has no heads", f"choose heads of an attention layer: {', '.join(CORE)}")
+    n = layer.n_kv_heads if point.leaf in ("k", "v") else layer.n_heads
+    if max(heads) >= n:
+        raise ConfigError(f"{point.name} has no head {max(heads)}", f"choose from 0 to {n - 1}")
 
 
 def read_heads(text: str, asked: str) -> list[int]:

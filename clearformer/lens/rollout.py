@@ -22,11 +22,15 @@ from clearformer.wording import count
 
 def rollout(patterns: list[Tensor]) -> Tensor:
     """Combine the attention patterns (B, H, T, T) of all layers, from first to last, into R (B, T, T)."""
-    identity = torch.eye(patterns[0].size(-1)).to(patterns[0])
-    flow = identity
+    flow = torch.eye(patterns[0].size(-1)).to(patterns[0])
     for pattern in patterns:
-        flow = (identity + pattern.mean(1)) / 2 @ flow
+        flow = mixed(pattern) @ flow
     return flow
+
+
+def mixed(pattern: Tensor) -> Tensor:
+    """Return Ã (B, T, T): half of each position stays where it is, the other half is mixed by the mean of the heads."""
+    return (torch.eye(pattern.size(-1)).to(pattern) + pattern.mean(1)) / 2
 
 
 @torch.no_grad()

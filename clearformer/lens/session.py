@@ -39,13 +39,14 @@ class Lens:
     """
 
     def __init__(self, model: nn.Module, keep: Iterable[str] = (), put: Mapping[str, Patch] | None = None) -> None:
-        self.model, known = model, points(model)
+        self.model, self.known = model, points(model)
+        known = self.known
         self.heads = select(keep, known)
         self.patches: dict[str, list[Patch]] = {}
         for asked, patch in (put or {}).items():
             for name in select([asked], known):
                 self.patches.setdefault(name, []).append(patch)
-        self.points = [known[name] for name in known if name in self.heads or name in self.patches]
+        self.points = [known[name] for name in known if self.wants(name)]
         self.kept: dict[str, list[Tensor]] = {}
         self.undo: list[Callable[[], Any]] = []
 
@@ -98,10 +99,18 @@ class Lens:
     def keep_if_wanted(self, name: str, value: Tensor) -> None:
         if name in self.heads:
             heads = self.heads[name]
-            self.keep(name, value if heads is None else value[:, heads])
+            if heads is not None:
+                value = value[:, heads]  # a copy
+            elif not value.requires_grad:
+                value = value.clone()
+            self.keep(name, value)
 
     def keep(self, name: str, value: Tensor) -> None:
-        self.kept.setdefault(name, []).append(value if value.requires_grad else value.clone())
+        """Keep a tensor that nothing will change."""
+        self.kept.setdefault(name, []).append(value)
+
+    def wants(self, name: str) -> bool:
+        return name in self.heads or name in self.patches
 
     def attach(self) -> None:
         for module in self.model.modules():
@@ -160,9 +169,13 @@ class LensCore:
 
     def __init__(self, inner: Core, prefix: str, lens: Lens) -> None:
         self.inner, self.prefix, self.lens = inner, prefix, lens
+        self.weights = [f"{prefix}{leaf}" for leaf in ("scores", "pattern")]
 
     def lower(self, mask: Mask | None, T: int, S: int, device: torch.device, dtype: torch.dtype | None = None) -> Any:
-        return None if mask is None else (self.inner.lower(mask, T, S, device, dtype), mask.dense(T, S, device))
+        if mask is None:
+            return None
+        dense = mask.dense(T, S, device) if any(self.lens.wants(name) for name in self.weights) else None
+        return self.inner.lower(mask, T, S, device, dtype), dense
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Tensor | None, scale: float | None, dropout: float
@@ -170,13 +183,12 @@ class LensCore:
         lowered, dense = (None, None) if mask is None else mask
         scale = 1 / sqrt(q.size(-1)) if scale is None else scale
         q, k, v = (self.lens.visit(f"{self.prefix}{name}", x) for name, x in zip("qkv", (q, k, v)))
-        names = [f"{self.prefix}{leaf}" for leaf in ("scores", "pattern")]
-        if any(name in self.lens.patches for name in names):
-            scores = self.lens.visit(names[0], match(q, k, bias, scale))
-            pattern = F.dropout(self.lens.visit(names[1], normalise(scores, dense)), dropout)
+        if any(name in self.lens.patches for name in self.weights):
+            scores = self.lens.visit(self.weights[0], match(q, k, bias, scale))
+            pattern = F.dropout(self.lens.visit(self.weights[1], normalise(scores, dense)), dropout)
             z = pattern.to(v.dtype) @ repeat_heads(v, q.size(1))
         else:
-            for name in names:
+            for name in self.weights:
                 if name in self.lens.heads:
                     self.record(name, q, k, dense, bias, scale)
             z = self.inner(q, k, v, lowered, bias, scale, dropout)

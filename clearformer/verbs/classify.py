@@ -13,7 +13,7 @@ class Predictor(Protocol):
 
     classes: list[str]
     """The names of the classes; empty for a regression."""
-    is_pair: bool
+    is_pair: bool | None
     """Whether the inputs are pairs of texts, separated by a tab on the command line."""
     default_top: int
     json_key: str

@@ -16,5 +16,8 @@ def fill(
 
     A row has text, word, position, logprob and probability; `share` is the old name of `probability`.
     """
-    rows = gaps.fill(load_for("fill", model, device), text, n, candidates)
-    return [{**asdict(row), "share": row.probability} for row in rows]
+    return [as_row(filling) for filling in gaps.fill(load_for("fill", model, device), text, n, candidates)]
+
+
+def as_row(filling: gaps.Filling) -> dict[str, Any]:
+    return {**asdict(filling), "share": filling.probability}

@@ -289,7 +289,7 @@ def plot(
     return Plotted({"figure": str(out), "picture": str(out), **values})  # `picture` is the old name of `figure`
 
 
-def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
+def load_attentive(model: str, device: str = "cpu") -> attention.Attentive:
     """Load a model that shows its self-attention: its handle or, for example for a classifier, its encoder."""
     opened = open_packed(model, device)
     task = task_of(opened.recipe)
@@ -300,10 +300,10 @@ def load_attentive(model: str, device: str = "cpu") -> attention.SelfAttentive:
         )
     with suppress(CheckpointError):  # a BERT without a head has no handle
         handle = task.handle(opened)
-        if isinstance(handle, attention.SelfAttentive):
+        if isinstance(handle, attention.Attentive):
             return handle
     encoder = task.encoder(opened, None)
-    if not isinstance(encoder, attention.SelfAttentive):
+    if not isinstance(encoder, attention.Attentive):
         raise CheckpointError(f"{model} has no attention", "choose a Transformer for text")
     return encoder
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from clearformer.handles.translator import Translator
+from clearformer.handles.alignment import Alignment
+from clearformer.handles.translator import Translation, Translator
 from clearformer.verbs.load import load_for
 
 
@@ -43,3 +44,18 @@ def translate(
     """
     translator: Translator = load_for("translate", model, device, engine, precision)
     return translator.translate(texts, **settings)
+
+
+def as_row(source: str, translation: Translation, alignment: Alignment | None = None) -> dict[str, Any]:
+    """One translation as --json prints it. `source_pieces` and `target_pieces` are old names of the token keys."""
+    row = {
+        "source": source,
+        "translation": translation.text,
+        "score": translation.score,
+        "logprob": translation.logprob,
+    }
+    if alignment is None:
+        return row
+    tokens = {"source_tokens": alignment.source, "target_tokens": alignment.target}
+    old_names = {"source_pieces": alignment.source, "target_pieces": alignment.target}
+    return {**row, **tokens, **old_names, "links": alignment.links()}

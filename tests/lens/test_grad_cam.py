@@ -43,3 +43,19 @@ def test_an_autoencoder_has_no_classes(handle, sample) -> None:
     coder = handle("autoencoder")
     with pytest.raises(ConfigError, match="autoencoder is not an image classifier"):
         explain(coder, sample(coder, 1))
+
+
+def test_evidence_for_a_class_that_is_not_predicted(handle, sample) -> None:
+    resnet = handle("resnet")
+    one = sample(resnet, 3)
+    batch = resnet.batch(one.pixels)
+    for k, label in enumerate(resnet.classes):
+        heat, scores, _ = grad_cam(resnet.model, batch, k=k)
+        maps = maps_of(resnet.model, batch)[0]["stages.1.0"]
+        expected = torch.einsum("c,bcyx->byx", resnet.model.classifier.weight[k], maps).relu() / (15 * 15)
+        torch.testing.assert_close(heat, expected)
+        told = explain(resnet, one, label=label)
+        torch.testing.assert_close(torch.tensor(told["heat"], dtype=heat.dtype), heat)
+        assert told["captions"] == [f"{label} {p:.0%}" for p in scores.softmax(-1)[:, k].tolist()]
+    with pytest.raises(ConfigError, match="resnet has no class `bat`"):
+        explain(resnet, one, label="bat")

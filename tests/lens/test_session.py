@@ -315,10 +315,52 @@ def test_mistakes_are_explained_and_nothing_stays_behind() -> None:
 @torch.no_grad()
 def test_the_documented_example() -> None:
     page = (Path(__file__).parents[2] / "docs" / "lens.md").read_text(encoding="utf-8")
-    code = page.split("```python")[1].split("```")[0]
+    code = page.partition("## Activations by name")[2].split("```python")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(code, names)
     steps = names["look"]["decoder.blocks.2.cross.pattern"]
     assert len(steps) > 3
     assert {step.size(1) for step in steps} == {1}
     assert names["look"]["encoder.blocks.1.resid_post"].dim() == 3
+
+
+@pytest.mark.parametrize("cell", ["gru", "gru-simple"])
+@pytest.mark.parametrize("lengths", [None, torch.tensor([5, 2])])
+@torch.no_grad()
+def test_layers_asked_only_for_outputs_are_seen_once(cell: str, lengths: Tensor | None) -> None:
+    net = nn.ModuleDict({"layers": recurrent(cell, 3, 7, 1, True)})
+    layers: Any = net["layers"]
+    with Lens(
+        net, keep=["layers.l0.h", "layers.l0_reverse.update"] if cell == "gru-simple" else ["layers.l0.h"]
+    ) as look:
+        y = layers.outputs(torch.randn(2, 5, 3), lengths)
+    states = look["layers.l0.h"]  # one tensor, not a list
+    torch.testing.assert_close(states[0], y[0, :, :7])
+    assert is_clean(net)
+
+
+@torch.no_grad()
+def test_heads_are_chosen_together() -> None:
+    model, batch = ready("gpt")
+    name = "decoder.blocks.0.attn.pattern"
+    for keep, n in (([f"{name}[3]", f"{name}[1,3]"], 2), ([name, f"{name}[1]"], 5), ([f"{name}[1]", name], 5)):
+        with Lens(model, keep=keep) as look:
+            model(batch)
+        assert look[name].size(1) == n
+    with pytest.raises(ConfigError, match=r"attn\.pattern has no head 5") as caught:
+        Lens(model, keep=[f"{name}[5]"])
+    assert caught.value.hint == "choose from 0 to 4"
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's, when it imports its compiler
+@torch.no_grad()
+def test_a_compiled_block_runs_uncompiled_inside() -> None:
+    model, batch = ready("gpt")
+    before = model(batch)
+    model.decoder.blocks[1].compile()
+    compiled = model.decoder.blocks[1]._compiled_call_impl
+    assert compiled is not None
+    with Lens(model, keep=["decoder.blocks.1.resid_post"]) as look:
+        assert model(batch).equal(before)
+    assert "decoder.blocks.1.resid_post" in look
+    assert model.decoder.blocks[1]._compiled_call_impl is compiled

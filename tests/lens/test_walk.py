@@ -1,0 +1,123 @@
+"""A walk: every step follows from the one before by its equation, and is what the model computed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import clearformer
+from clearformer.cli import app
+from clearformer.errors import ConfigError
+from clearformer.lens.reading import read
+from clearformer.lens.walk import walk
+from clearformer.plots import plot_walk
+from clearformer.tuning.adapters import add_lora
+from clearformer.tuning.lora import LoraConfig
+from clearformer.tuning.prefix import PrefixConfig, add_prefix
+
+from .streams import KINDS, LANGUAGE_MODELS, TEXT, TRANSLATORS, small_handle
+
+WAY = ["id", "embedding", "Q", "K", "V", "scores", "scaled scores", "pattern", "z", "heads joined", "W_out"]
+WAY += ["+ residual", "feed-forward, hidden", "feed-forward", "+ residual", "logits", "probabilities", "word"]
+LAYERS = [
+    (name, layer) for name in TRANSLATORS for layer in ("encoder.blocks.1", "decoder.blocks.0", "decoder.blocks.2")
+]
+
+
+def follows(values: Any, least: int = 12) -> None:
+    """Steps that the model records are within 1e-5 of it, relative to the largest number from 1 on."""
+    checked = [step for step in values["steps"] if step["gap"] is not None]
+    assert len(checked) >= least
+    for step in checked:
+        largest = max(abs(value) for row in step["values"] for value in row if value is not None)
+        assert step["gap"] <= 1e-5 * max(1.0, largest), step["name"]
+
+
+def matrix(values: Any, name: str) -> torch.Tensor:
+    step = next(step for step in values["steps"] if step["name"] == name)
+    return torch.tensor([[float("-inf") if value is None else value for value in row] for row in step["values"]])
+
+
+@pytest.mark.parametrize(("name", "layer"), [*((name, None) for name in KINDS), *LAYERS])
+def test_every_step_is_what_the_model_computes(name: str, layer: str | None) -> None:
+    reading = read(small_handle(name), TEXT)
+    for head in (0, 3):
+        values = walk(reading, layer, head)
+        follows(values)
+        names = iter(step["name"] for step in values["steps"])
+        assert all(step in names for step in WAY), "in this order"
+        for step in values["steps"]:
+            assert {len(row) for row in step["values"]} == {len(step["columns"])}
+            assert len(step["values"]) == len(step["rows"])
+        json.dumps(values, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", [*LANGUAGE_MODELS, "transformer"])
+def test_the_steps_of_attention_follow_from_each_other(name: str) -> None:
+    values = walk(read(small_handle(name), TEXT), None if name in LANGUAGE_MODELS else "decoder.blocks.0", 1)
+    q, k, v = (matrix(values, leaf) for leaf in "QKV")
+    torch.testing.assert_close(matrix(values, "scores"), q @ k.T)
+    torch.testing.assert_close(matrix(values, "scaled scores"), q @ k.T / q.size(1) ** 0.5)
+    pattern = matrix(values, "pattern")
+    torch.testing.assert_close(pattern, matrix(values, "masked scores").softmax(-1))
+    assert pattern.triu(1).eq(0).all()
+    torch.testing.assert_close(matrix(values, "z"), pattern @ v)
+    [weighted] = [step["name"] for step in values["steps"] if step["name"].startswith("×")][:1]
+    torch.testing.assert_close(matrix(values, weighted).sum(0), matrix(values, "z")[-1])
+
+
+def test_a_wrong_step_would_be_noticed() -> None:
+    """A layer that changes what it computes, without its weights saying so, leaves a gap."""
+    handle: Any = small_handle("gpt")
+    handle.model.decoder.blocks[0].mlp.down.register_forward_hook(lambda module, inputs, output: output + 0.001)
+    gaps = {step["name"]: step["gap"] for step in walk(read(handle, TEXT))["steps"]}
+    assert gaps["feed-forward"] > 5e-4 > 1e-5 > gaps["feed-forward, hidden"]
+
+
+@pytest.mark.parametrize("name", ["gpt", "transformer"])
+def test_adapters_and_prefixes(name: str) -> None:
+    handle: Any = small_handle(name)
+    add_lora(handle.model, LoraConfig(rank=2, targets=["qkv", "out"]))
+    with torch.no_grad():
+        for parameter in handle.model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    follows(walk(read(handle, TEXT, *([TEXT] if name == "transformer" else []))))
+    handle = small_handle(name)
+    add_prefix(handle.model, PrefixConfig(length=3))
+    values = walk(read(handle, TEXT, *([TEXT] if name == "transformer" else [])))
+    follows(values)
+    keys = next(step for step in values["steps"] if step["name"] == "K")
+    assert keys["rows"][:3] == ["prefix 0", "prefix 1", "prefix 2"]
+
+
+@pytest.mark.parametrize("layer", [None, "decoder.blocks.1"])
+def test_the_bundled_translator(layer: str | None, tmp_path: Path) -> None:
+    reading = read(clearformer.load(), "I am a good boy.")
+    values = walk(reading, layer)
+    follows(values, least=15)
+    words = [row.partition(" → ")[2] for row in values["steps"][-1]["rows"]]
+    assert words == reading.outputs
+    assert plot_walk(values, tmp_path / "walk.svg").exists()
+
+
+def test_the_command_prints_every_step(tmp_path: Path) -> None:
+    out = tmp_path / "walk.html"
+    result = CliRunner().invoke(app, ["lens", "walk", "I am a good boy.", "--head", "1", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    for number, text in enumerate(["id", "embedding", "position"], 1):
+        assert any(line.startswith(f"{number}. {text}") for line in lines)
+    assert "▁boy" in result.output
+    assert "head 1" in lines[-1]
+    assert out.read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_mistakes_are_explained() -> None:
+    reading = read(small_handle("gpt"), TEXT)
+    with pytest.raises(ConfigError, match=r"has no block `decoder\.blocks\.3`"):
+        walk(reading, "decoder.blocks.3")
+    with pytest.raises(ConfigError, match="has no head 5"):
+        walk(reading, head=5)
