@@ -1,10 +1,10 @@
-# make demo and make test work on a fresh machine: they create a virtual environment and install the package first.
+# make demo, make studio and make test work on a fresh machine: they create a virtual environment and install the package first.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-fast test-slow test-matrix test-portable lint clean
+.PHONY: demo studio test test-fast test-slow test-matrix test-schema test-browser test-portable lint clean
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,8 +18,16 @@ $(VENV)/.test: pyproject.toml $(BIN)/clearformer
 demo: $(BIN)/clearformer
 	$(BIN)/clearformer demo
 
+# Opens the studio in the browser. Example: make studio STUDIO="--runs runs/"
+$(VENV)/.studio: pyproject.toml $(BIN)/clearformer
+	$(BIN)/pip install --quiet --editable '.[studio]'
+	@touch $@
+
+studio: $(VENV)/.studio
+	$(BIN)/clearformer studio $(STUDIO)
+
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser'
 
 # Trainings, compilers, exporters and a notebook: about as long again.
 test-slow: $(VENV)/.test
@@ -29,8 +37,22 @@ test-slow: $(VENV)/.test
 test-matrix: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m matrix tests/matrix
 
+# Requests to every path of the server, made up by schemathesis from its description. Example: make test-schema CASES=10000
+CASES ?= 500
+
+test-schema: $(VENV)/.test
+	$(BIN)/python -m pytest -m schema tests/serve/test_schema.py --cases $(CASES)
+
+# Every page of the studio in Chromium (Debian: apt-get install chromium). $$CHROMIUM is the path of another one.
+$(VENV)/.browser: pyproject.toml $(VENV)/.test
+	$(BIN)/pip install --quiet --editable '.[browser]'
+	@touch $@
+
+test-browser: $(VENV)/.browser
+	$(BIN)/python -m pytest -m browser tests/studio
+
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not gpu and not data'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser and not gpu and not data'
 
 # Run the numeric tests with CPU kernels that this machine would not choose: tolerances must hold on every processor.
 # Values of CPU:

@@ -25,7 +25,7 @@ from clearformer.layers.short_cuda import attend_short, is_short
 
 POSITIONS, WIDTH, HEADS, HIDDEN = 16384, 512, 8, 2048
 FILL = 0.89
-LENGTHS = (8, 12, 16, 24, 32, 48, 64, 128)
+LENGTHS = (8, 16, 32, 64, 128)  # divisors of POSITIONS
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v (positions, heads, features)
 

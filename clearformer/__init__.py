@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.generate import generate as generate
     from clearformer.verbs.import_ import import_model as import_model
     from clearformer.verbs.inspect import inspect as inspect
+    from clearformer.verbs.lens import view as view
     from clearformer.verbs.load import load as load
     from clearformer.verbs.merge import merge as merge
     from clearformer.verbs.neighbours import neighbours as neighbours
@@ -82,6 +83,7 @@ _WHERE = {
     "train": "clearformer.verbs.train:train",
     "transcribe": "clearformer.verbs.transcribe:transcribe",
     "translate": "clearformer.verbs.translate:translate",
+    "view": "clearformer.verbs.lens:view",
 }
 _DEPRECATED = ("evaluate_images", "evaluate_labels", "evaluate_speech", "evaluate_text")
 

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -36,6 +37,13 @@ def test_the_wheel_installs_and_translates(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, source)
     call(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source)
     [wheel] = tmp_path.glob("clearformer-*.whl")
+
+    with ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    static = ROOT / "clearformer" / "studio" / "static"
+    pages = {path.relative_to(ROOT).as_posix() for path in static.rglob("*") if path.is_file()}
+    assert len(pages) > 10
+    assert pages <= packed
 
     venv.create(tmp_path / "venv")
     scripts = tmp_path / "venv" / "bin"

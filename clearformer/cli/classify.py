@@ -66,7 +66,7 @@ def classify(
     predictor: Predictor = load_for("classify", model, device)
     is_image = isinstance(predictor, ImageModel)
     name = "image" if is_image else "text"
-    records = open_inputs("classify", text, input, column, out, name, predictor.is_pair, is_image, most=2)
+    records = open_inputs("classify", text, input, column, out, name, bool(predictor.is_pair), is_image, most=2)
     n_top = top or (predictor.default_top if out is None else 1)
     columns = new_columns(predictor, n_top)
     has_failed = False

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.inputs import refuse_files
 from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
@@ -41,6 +42,7 @@ def fill(
     """
     from clearformer.verbs.fill import fill as find_words
 
+    refuse_files("fill", [text], has_input=False)
     rows = find_words(model, text, n, candidates.split(",") if candidates else None, device=device)
     if json:
         print_json({"words": rows})

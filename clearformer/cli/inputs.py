@@ -51,6 +51,9 @@ Results = Annotated[
     ),
 ]
 
+NO_TEXTS = {".bmp", ".flac", ".gif", ".jpeg", ".jpg", ".mp3", ".npz", ".ogg", ".png", ".tiff", ".wav", ".webp"}
+TEXTS = {".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt", ".xliff", ".xlsx", ".zst"}
+
 
 def open_inputs(
     verb: str,
@@ -109,14 +112,20 @@ def given_texts(texts: list[str], name: str) -> "Records":
     return records
 
 
-def refuse_files(verb: str, arguments: Sequence[str]) -> None:
+def refuse_files(verb: str, arguments: Sequence[str], has_input: bool = True) -> None:
     """Refuse an argument that is the name of a file with an ending; a single word, such as `notes`, may be a text."""
     for text in arguments:
+        ending = os.path.splitext(text)[1].lower()
         if os.path.isfile(text):
-            message, hint = f"`{text}` is a file, and {verb} takes texts", f"to {verb} its lines: --input {text}"
-            if os.path.splitext(text)[1]:
+            message = f"`{text}` is a file, and {verb} takes texts"
+            hint = f"to {verb} its lines: --input {text}" if has_input else "give the sentence itself"
+            if ending in NO_TEXTS and has_input:
+                raise ConfigError(message, "give texts, or a file of texts with --input FILE, or another --model")
+            if ending:
                 raise ConfigError(message, hint)
             print(f"note: {message}; {hint}", file=sys.stderr)
+        elif ending in TEXTS and " " not in text:
+            print(f"note: there is no file `{text}`, so {verb} takes it as a text", file=sys.stderr)
 
 
 def deliver(records: "Records", out: Path | None, json: bool, key: str, job: "Job") -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from clearformer.cli import app
+from clearformer.cli.inputs import refuse_files
 from clearformer.cli.json_object import print_json
 from clearformer.cli.options import Command, Device, Json, Model
 
@@ -31,6 +32,7 @@ def repair(
     """
     from clearformer.verbs.repair import repair as find_repairs
 
+    refuse_files("repair", [text], has_input=False)
     rows = find_repairs(model, text, n, device=device)
     if json:
         print_json({"repairs": rows})

@@ -10,7 +10,6 @@ from clearformer.cli.inputs import Column, Input, Results, deliver, open_inputs
 from clearformer.cli.options import Beam, Command, Device, Engine, Json, LengthPenalty, Precision, model_option
 
 if TYPE_CHECKING:
-    from clearformer.handles.alignment import Alignment
     from clearformer.handles.translator import Translation
 
 
@@ -119,6 +118,7 @@ def translate(
     from clearformer.threads import use_few_threads
     from clearformer.verbs.load import load_for
     from clearformer.verbs.rows import Job, Result
+    from clearformer.verbs.translate import as_row
 
     records = open_inputs("translate", text, input, column, out, "source")
     translator: Translator = load_for("translate", model or DEFAULT, device, engine, precision)
@@ -147,18 +147,3 @@ def translate(
 
     columns = ["translation", *(["score", "logprob"] if scores else []), *(["alignment"] if align else [])]
     deliver(records, out, json, "translations", Job("translate", columns, run))
-
-
-def as_row(source: str, translation: "Translation", alignment: "Alignment | None") -> dict[str, Any]:
-    """One translation as --json prints it. `source_pieces` and `target_pieces` are old names of the token keys."""
-    row = {
-        "source": source,
-        "translation": translation.text,
-        "score": translation.score,
-        "logprob": translation.logprob,
-    }
-    if alignment is None:
-        return row
-    tokens = {"source_tokens": alignment.source, "target_tokens": alignment.target}
-    old_names = {"source_pieces": alignment.source, "target_pieces": alignment.target}
-    return {**row, **tokens, **old_names, "links": alignment.links()}

@@ -1,5 +1,6 @@
 """The Python on the page about Python runs, from top to bottom, and says what the comments say."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         exec(block, names)
     assert repr(names["model"])[:90] in PAGE
@@ -28,6 +29,24 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert names["metrics"].keys() >= {"loss"}
     assert (tmp_path / "runs" / "mine" / "last.safetensors").exists()
     assert names["search"].best_params_ == {"steps": 30}
+    assert table(tmp_path / "runs" / "table" / "metrics.csv") == journal(tmp_path / "runs" / "table" / "metrics.jsonl")
+
+
+def table(path: Path) -> set[tuple[int, str, float]]:
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    return {(int(step), name, float(value)) for step, name, value in rows}
+
+
+def journal(path: Path) -> set[tuple[int, str, float]]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    values = {
+        (row["step"], f"{row['kind']}/{name}", value)
+        for row in rows
+        for name, value in row.items()
+        if name not in ("step", "kind")
+    }
+    assert {name for _, name, _ in values} >= {"train/loss", "valid/accuracy"}
+    return values
 
 
 def subclasses(kind: type[Handle]) -> set[type[Handle]]:

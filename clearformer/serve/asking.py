@@ -1,0 +1,150 @@
+"""Give work to the engine of a model, and wait for it: with a deadline, and only as long as the client waits, too.
+
+results = await ask(request, model, Translate(texts))            for every text, its results
+async for event in listen(request, ticket): …                    the same, token by token
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from fastapi import Request
+
+from clearformer.errors import CheckpointError
+from clearformer.handles.handle import Handle
+from clearformer.serve.limits import Limits
+from clearformer.serve.metrics import Metrics
+from clearformer.serve.pressure import Pressure
+from clearformer.serve.refusals import Refused
+from clearformer.serve.store import Opened, Store
+from clearformer.serve.ticket import Ticket
+from clearformer.serve.trace import trace_of
+from clearformer.serve.work import Call, Event, Generate, Translate, Work
+from clearformer.verbs.load import uses
+
+LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
+AnyWork = Translate | Generate | Call
+PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice it
+
+
+@dataclass
+class Desk:
+    """What routes share: the models, the limits and the measurements of a server."""
+
+    store: Store
+    limits: Limits
+    metrics: Metrics
+    pressure: Pressure
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model of a request, and the adapter that it names, if any."""
+
+    opened: Opened
+    adapter: str | None
+
+    @property
+    def handle(self) -> Any:
+        return self.opened.handle if self.adapter is None else self.opened.engine.served.adapters[self.adapter]
+
+
+async def open_for(request: Request, verb: str, model: str | None) -> tuple[str, Chosen]:
+    """Return the name of a model and the model. Raises an error if it does not exist or cannot do the verb."""
+    store = desk_of(request).store
+    name = model or store.default
+    trace_of(request).model = name
+    served = store.serve_now(name)
+    if served is None:
+        served = await asyncio.to_thread(store.serve, name)
+    chosen = Chosen(*served)
+    if verb not in chosen.handle.verbs:
+        raise cannot(chosen.handle, name, verb)
+    return name, chosen
+
+
+def cannot(handle: Handle, name: str, verb: str) -> CheckpointError:
+    return CheckpointError(f"{name} is {handle.kind}: it cannot {verb}", uses(handle))
+
+
+async def submit(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0) -> Ticket:
+    """Queue work. Planning it means to tokenise its texts, which takes long for long texts."""
+    desk = desk_of(request)
+    desk.pressure.check()
+    engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
+    if n_chars <= LITTLE_TEXT:
+        return engine.submit(adapted, desk.limits.seconds)
+    return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+
+
+async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0) -> tuple[list[list[Any]], Ticket]:
+    """Return the results of all texts, and the ticket with their numbers of tokens."""
+    ticket = await submit(request, chosen, work, n_chars)
+    async with attended(request, ticket):
+        try:
+            async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
+                results = await ticket
+        except TimeoutError:
+            raise too_late() from None
+    measure(request, ticket)
+    return results, ticket
+
+
+async def call(request: Request, chosen: Chosen, function: Any) -> Any:
+    """Return function(handle), computed by the thread of the engine."""
+    [[result]], _ = await ask(request, chosen, Call(function))
+    return result
+
+
+async def listen(request: Request, ticket: Ticket) -> AsyncIterator[Event]:
+    """Yield the events of streamed work, and cancel it if they are no longer read."""
+    try:
+        async for event in ticket:
+            yield event
+    finally:
+        ticket.cancel()
+        measure(request, ticket)
+
+
+@asynccontextmanager
+async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
+    """Cancel the work of a client that goes away, or of a request that is given up."""
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        ticket.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        ticket.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+
+
+def measure(request: Request, ticket: Ticket) -> None:
+    """Add the tokens and times of finished work to the measurements and the log."""
+    trace, metrics = trace_of(request), desk_of(request).metrics
+    name = trace.model or ""
+    trace.prompt_tokens, trace.completion_tokens = ticket.n_prompt, ticket.n_generated
+    metrics.prompt_tokens.add(ticket.n_prompt, model_name=name)
+    metrics.generation_tokens.add(ticket.n_generated, model_name=name)
+    if ticket.first_token is not None and ticket.finished is not None:
+        metrics.first_token.add(ticket.first_token - ticket.submitted, model_name=name)
+        if ticket.n_generated > 1:
+            seconds = (ticket.finished - ticket.first_token) / (ticket.n_generated - 1)
+            metrics.per_token.add(seconds, model_name=name)
+
+
+def too_late() -> Refused:
+    return Refused(504, "the answer took too long", "send less at a time", "timeout")

@@ -1,0 +1,310 @@
+"""The engine of one model: a thread that decodes the work of all clients in one continuous batch.
+
+    engine = Engine(handle)
+    ticket = engine.submit(Translate(["Where is the station?"], n=2), timeout=30)      from any thread
+    ticket.result()                                                                    or read its events (ticket.py)
+    engine.close(timeout=30)                                                           finish, then stop
+
+    submit ──▶ waiting.py: the queue ──▶ scheduler.py: texts in progress ──▶ tickets
+
+Work is planned in the thread of the client (work.py): settings are checked and texts tokenised there, so that mistakes
+are raised by `submit`. An error of one text reaches its ticket only, and the thread goes on.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition, Lock, Thread
+from typing import Any
+
+import torch
+
+from clearformer.errors import ConfigError, suggest
+from clearformer.generation.continuous import Footprint, decode_alone
+from clearformer.generation.decode import Hypothesis
+from clearformer.generation.open_policies import Progress
+from clearformer.handles.handle import Handle, count_parameters
+from clearformer.layers.row_choice import rows_choose
+from clearformer.serve.scheduler import Room, Scheduler
+from clearformer.serve.ticket import Ticket, wake
+from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.work import Answer, Busy, Closing, Expired, NoMemory, TooLarge, Top, Work
+from clearformer.threads import most_threads, use_threads
+from clearformer.wording import count
+
+STUCK_SECONDS = 30.0
+
+
+@dataclass
+class Totals:
+    """What an engine has done so far."""
+
+    steps: int = 0
+    seconds: float = 0.0  # of steps
+    texts: int = 0
+    errors: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class Served:
+    """A model with its adapters by name, as `open_with_adapters` returns them (loading/adapters.py).
+
+    `footprint` is None if the model does not generate, or if its texts cannot join and leave a batch.
+    """
+
+    def __init__(self, handle: Handle, adapters: Mapping[str, Handle]) -> None:
+        self.handle, self.adapters = handle, dict(adapters)
+        self.n_weights = count_parameters(handle.model)
+        with torch.inference_mode():
+            self.footprint = Footprint.of(handle.model) if {"translate", "generate"} & {*handle.verbs} else None
+
+    def handle_for(self, adapter: str | None) -> tuple[Handle, int]:
+        """Return the handle of an adapter, and its number in the model, 0 for none."""
+        if adapter is None:
+            return self.handle, 0
+        if adapter not in self.adapters:
+            hint = suggest(adapter, self.adapters) if self.adapters else "omit the adapter"
+            raise ConfigError(f"{self.handle.name} has no adapter `{adapter}`", hint)
+        return self.adapters[adapter], 1 + list(self.adapters).index(adapter)
+
+
+class Engine:
+    """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it.
+
+    `threads` is the number of threads of torch for large steps; small ones take one (threads.py).
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        adapters: Mapping[str, Handle] | None = None,
+        room: Room | None = None,
+        max_waiting: int = 1024,
+        threads: int | None = None,
+    ) -> None:
+        self.served, self.max_waiting = Served(handle, adapters or {}), max_waiting
+        self.room = room or Room.of(handle.device)
+        self.waiting, self.scheduler, self.totals = Waiting(), Scheduler(self.room, self), Totals()
+        self.threads = threads or most_threads()
+        self.touched: set[Ticket] = set()  # with new events
+        self.changed, self.visitor = Condition(), Lock()
+        self.n_visitors, self.is_turning = 0, False
+        self.is_closing = self.is_ending = False
+        self.progress = time.monotonic()  # when the last step ended, or work came after a pause
+        self.thread = Thread(target=self.run, name=f"engine of {handle.name}", daemon=True)
+        self.thread.start()
+
+    # For clients, in any thread
+
+    @property
+    def handle(self) -> Handle:
+        return self.served.handle
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self.waiting)
+
+    @property
+    def n_running(self) -> int:
+        return self.scheduler.n_texts
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there is work, but no step has ended for 30 seconds, or the thread has died."""
+        has_work = bool(self.is_turning or self.n_waiting or self.n_running)
+        is_late = has_work and time.monotonic() - self.progress > STUCK_SECONDS
+        return is_late or not (self.thread.is_alive() or self.is_closing)
+
+    def submit(self, work: Work, timeout: float | None = None) -> Ticket:
+        """Queue work, and return its ticket. `timeout` is the time for all of it, in seconds.
+
+        Raises a ClearformerError if the work is invalid, a text needs more memory than there is (TooLarge), the queue
+        is full (Busy) or the engine stops (Closing).
+        """
+        served = self.served
+        handle, adapter = served.handle_for(work.adapter)
+        plans = [plan.with_adapter(adapter) for plan in work.plan(handle)]
+        ticket = Ticket(len(plans), None if timeout is None else time.monotonic() + timeout, self.notify)
+        texts = [Text(ticket, work, index, plan, handle.model) for index, plan in enumerate(plans)]
+        for text in texts:
+            if text.sequences is not None:
+                ticket.n_prompt += len(text.sequences.source)
+                self.measure(text, served.footprint)
+        with self.changed:
+            if self.is_closing:
+                raise Closing("the server is stopping", "send the request again later")
+            if (n := len(self.waiting)) and n + len(texts) > self.max_waiting:
+                raise Busy(f"{count(n, 'text')} already waiting", self.seconds_to_wait(n))
+            if not self.n_running and not n:
+                self.progress = time.monotonic()
+            self.waiting.add(texts)
+            self.changed.notify_all()
+        return ticket
+
+    def measure(self, text: Text, footprint: Footprint | None) -> None:
+        if footprint is None:
+            text.is_alone = True
+            return
+        text.n_bytes = footprint.n_bytes(text.sequences)
+        if text.n_bytes > self.room.bytes:
+            need, have = text.n_bytes / 1e6, self.room.bytes / 1e6
+            raise TooLarge(
+                f"a text may need {need:,.0f} MB of caches, but the engine has {have:,.0f} MB",
+                "send a shorter text, or ask for fewer tokens or hypotheses",
+            )
+
+    def seconds_to_wait(self, n: int) -> float:
+        """Guess in how many seconds a tenth of n texts will have left the queue."""
+        each = self.totals.seconds / max(1, self.totals.texts)
+        return min(60.0, max(1.0, 0.1 * n * each))
+
+    def swap(self, handle: Handle, adapters: Mapping[str, Handle] | None = None) -> None:
+        """Use another handle for work submitted from now on. Earlier work is finished with the old one."""
+        self.served = Served(handle, adapters or {})
+
+    @contextmanager
+    def paused(self) -> Iterator[Handle]:
+        """Give the handle to the calling thread between two steps, for work that changes the model for a while."""
+        with self.visitor:
+            with self.changed:
+                self.n_visitors += 1
+            try:
+                with self.changed:
+                    self.changed.wait_for(lambda: not self.is_turning)
+                yield self.handle
+            finally:
+                with self.changed:
+                    self.n_visitors -= 1
+                    self.progress = time.monotonic()
+                    self.changed.notify_all()
+
+    def close(self, timeout: float = 0.0) -> None:
+        """Accept no more work, finish the rest within `timeout` seconds, let what is left then fail, and stop."""
+        with self.changed:
+            self.is_closing = True
+            self.changed.notify_all()
+        self.thread.join(timeout)
+        with self.changed:
+            self.is_ending = True
+            self.changed.notify_all()
+        self.thread.join(STUCK_SECONDS)
+        if self.thread.is_alive():  # stuck, but whoever waits is told
+            for text in [*self.scheduler, *self.waiting]:
+                self.failed(text, stopped_early())
+
+    def notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    # The thread
+
+    @torch.inference_mode()
+    def run(self) -> None:
+        while self.await_work():
+            before = time.monotonic()
+            try:
+                self.turn()
+            except Exception as error:  # of ours, since errors of texts are caught: everyone is told, and we go on
+                for text in self.scheduler.clear():
+                    self.failed(text, error)
+            finally:
+                wake(self.touched)
+                self.touched.clear()
+                self.progress = time.monotonic()
+                self.totals.steps += 1
+                self.totals.seconds += self.progress - before
+                with self.changed:
+                    self.is_turning = False
+                    if self.n_visitors:
+                        self.changed.notify_all()
+        for text in [*self.scheduler.clear(), *self.waiting.clear()]:
+            self.failed(text, stopped_early())
+
+    def await_work(self) -> bool:
+        """Wait until there is something to do and no visitor; returns whether the thread goes on."""
+        with self.changed:
+            while True:
+                has_work = bool(self.n_waiting or self.n_running)
+                if self.is_ending or (self.is_closing and not has_work):
+                    return False
+                if has_work and not self.n_visitors:
+                    self.is_turning = True
+                    return True
+                self.changed.wait()
+
+    def turn(self) -> None:
+        now = time.monotonic()
+        with self.changed:
+            for ticket in {*(text.ticket for text in self.scheduler), *self.waiting.tickets()}:
+                if ticket.deadline is not None and now > ticket.deadline:
+                    ticket.fail(Expired("the request took too long", "send less at a time, or allow more time"))
+            self.waiting.drop_done()
+            new = list(self.scheduler.admit(self.waiting))
+        work = [*self.scheduler, *new]
+        use_threads(self.served.n_weights, sum(text.n_rows for text in work), self.threads)
+        for text in new:
+            text.ticket.started = text.ticket.started or now
+            if not text.joins:
+                self.answer_alone(text)
+        self.scheduler.turn(text for text in new if text.joins)
+
+    def answer_alone(self, text: Text) -> None:
+        """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""
+        try:
+            with rows_choose(torch.tensor([[text.plan.adapter]], device=self.handle.device)):
+                hypotheses = [] if text.sequences is None else decode_alone(text.model, text.sequences)
+                self.finished(text, hypotheses)
+        except Exception as error:
+            self.failed(text, error)
+
+    # What the scheduler tells
+
+    def heard(self, text: Text, progress: Progress, top: Callable[[], list[Top]]) -> list[int]:
+        ticket = text.ticket
+        if ticket.first_token is None:
+            ticket.first_token = time.monotonic()
+        n_new = sum(token is not None for token in progress.tokens)
+        ticket.n_generated += n_new
+        self.totals.generated_tokens += n_new
+        if not text.is_heard:
+            return []
+        events, stopped = text.hear(progress, top)
+        for event in events:
+            ticket.put(event)
+        if events:
+            self.touched.add(ticket)
+        return stopped
+
+    def finished(self, text: Text, hypotheses: list[Hypothesis]) -> None:
+        ticket = text.ticket
+        try:
+            results: list[Any] = text.plan.finish(hypotheses)
+        except Exception as error:
+            self.failed(text, error)
+            return
+        if text.sequences is not None and text.sequences.is_beam:
+            n_new = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses[: len(results)])
+            ticket.n_generated += n_new
+            self.totals.generated_tokens += n_new
+        self.totals.texts += 1
+        ticket.put(Answer(text.index, results))
+        self.touched.add(ticket)
+
+    def failed(self, text: Text, error: Exception) -> None:
+        self.totals.errors += 1
+        text.ticket.fail(lack_of_memory() if is_out_of_memory(error) else error)
+
+
+def stopped_early() -> Closing:
+    return Closing("the server stopped before the request was finished", "send it again")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was lacking; on the CPU, torch raises a RuntimeError that only says so."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def lack_of_memory() -> NoMemory:
+    return NoMemory("there is not enough memory for this request", "send it again later, or a shorter one")

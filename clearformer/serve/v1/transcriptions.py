@@ -1,0 +1,92 @@
+"""POST /v1/audio/transcriptions, in the shape of OpenAI's API: the words of a recording."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Form, Request, UploadFile
+from fastapi.responses import PlainTextResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from clearformer.data.audio import SoundBytes, read_audio
+from clearformer.handles.transcriber import Transcript, Word
+from clearformer.serve.answers import JSONText
+from clearformer.serve.asking import call, open_for
+
+MOST_SECONDS = 3600.0
+WORDS_PER_LINE = 8  # of subtitles
+router = APIRouter()
+
+
+class TranscriptionRequest(BaseModel):
+    """A recording: WAV; with clearformer[audio] also FLAC, OGG, MP3 and AIFF."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: UploadFile
+    model: Annotated[str | None, Field(max_length=1000, description="the first model by default")] = None
+    response_format: Literal["json", "text", "verbose_json", "srt", "vtt"] = "json"
+    timestamp_granularities: list[Literal["word", "segment"]] = Field(
+        [], alias="timestamp_granularities[]", max_length=2, description="verbose_json always has words"
+    )
+    language: str | None = Field(None, max_length=100, description="ignored: a model knows one")
+    prompt: str | None = Field(None, max_length=10_000, description="ignored")
+    temperature: float | None = Field(None, ge=0, le=1, description="ignored: the most probable text is returned")
+    stream: Literal["false", "False", "0"] | None = Field(None, description="not supported")
+
+
+class TimedWord(BaseModel):
+    word: str
+    start: float = Field(description="seconds")
+    end: float
+
+
+class TranscriptionAnswer(BaseModel):
+    text: str
+    task: str | None = None
+    language: str | None = None
+    duration: float | None = Field(None, description="seconds")
+    words: list[TimedWord] | None = None
+
+
+@router.post(
+    "/v1/audio/transcriptions",
+    response_model=TranscriptionAnswer,
+    responses={200: {"description": "The words.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def transcribe(request: Request, body: Annotated[TranscriptionRequest, Form()]) -> Response:
+    """Transcribe a recording."""
+    _, chosen = await open_for(request, "transcribe", body.model)
+    content = await body.file.read()
+
+    def compute(handle: Any) -> tuple[Transcript, float]:
+        samples = handle.open(read_audio(SoundBytes(content), MOST_SECONDS))
+        return handle.transcribe([samples])[0], len(samples) / handle.sound.rate
+
+    transcript, seconds = await call(request, chosen, compute)
+    if body.response_format == "json":
+        return JSONText({"text": transcript.text})
+    if body.response_format == "verbose_json":
+        words = [{"word": word.word, "start": word.start, "end": word.end} for word in transcript.words]
+        facts = {"task": "transcribe", "language": body.language or "unknown", "duration": seconds}
+        return JSONText({**facts, "text": transcript.text, "words": words})
+    if body.response_format == "text":
+        return PlainTextResponse(transcript.text + "\n")
+    return PlainTextResponse(subtitles(transcript.words, body.response_format))
+
+
+def subtitles(words: list[Word], format: str) -> str:
+    """Return subtitles as SubRip or WebVTT, a few words at a time."""
+    lines = [words[i : i + WORDS_PER_LINE] for i in range(0, len(words), WORDS_PER_LINE)]
+    mark = "," if format == "srt" else "."
+    blocks = [
+        f"{f'{i}' + chr(10) if format == 'srt' else ''}{clock(line[0].start, mark)} --> {clock(line[-1].end, mark)}\n"
+        + " ".join(word.word for word in line)
+        for i, line in enumerate(lines, 1)
+    ]
+    return "\n\n".join([*(["WEBVTT"] if format == "vtt" else []), *blocks]) + "\n"
+
+
+def clock(seconds: float, mark: str) -> str:
+    """Return 01:02:03,004."""
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{mark}{rest % 1000:03}"

@@ -1,0 +1,133 @@
+"""The queue of an engine: first come, first served, but one text per request at a time.
+
+A request of 200 texts leaves the queue text by text, in turn with the requests that came after it. So a short request
+waits for one text of each request before it, not for all of them. Nothing is ever overtaken: if the next text has no
+room yet, all others wait with it, so that a large text cannot starve.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearformer.generation.open_policies import Progress
+from clearformer.handles.writer import GeneratedText
+from clearformer.serve.ticket import Ticket
+from clearformer.serve.work import Ended, Event, Plan, Reason, Token, Top, Work
+
+
+@dataclass(eq=False)
+class Text:
+    """One text of a request, and what its client has seen of it."""
+
+    ticket: Ticket
+    work: Work
+    index: int
+    plan: Plan
+    model: Any = None
+    n_bytes: int = 0  # of its caches, at most
+    is_alone: bool = False  # whether it cannot join a batch
+    trial: int = 0  # texts with another number are decoded apart, to find out which of them raises an error
+    heard: list[GeneratedText] = field(default_factory=list)  # the text of each sequence
+    n_heard: list[int] = field(default_factory=list)  # the tokens of each sequence
+    n_again: list[int] = field(default_factory=list)  # tokens that the client knows, since the text started again
+
+    @property
+    def sequences(self) -> Any:
+        return self.plan.sequences
+
+    @property
+    def joins(self) -> bool:
+        """Whether it joins a batch: not a Call, an empty text, or a text of a model whose state is not ours."""
+        return self.sequences is not None and not self.is_alone
+
+    @property
+    def n_rows(self) -> int:
+        """The vectors that a layer computes in a step: one per hypothesis."""
+        return 1 if self.sequences is None else int(self.sequences.width)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the tokens are read as they are generated."""
+        return bool(self.work.stream or self.work.stop)
+
+    def restart(self) -> None:
+        """Forget the tokens so far, except that the client has seen them."""
+        known = self.n_again or [0] * len(self.n_heard)  # it may start again twice
+        self.n_again, self.n_heard = list(map(max, known, self.n_heard)), [0] * len(self.n_heard)
+
+    def hear(self, progress: Progress, top: Callable[[], list[Top]]) -> tuple[list[Event], list[int]]:
+        """Return the events of a step, and the sequences that contain a stop string."""
+        sequences, work = self.sequences, self.work
+        if not self.heard:
+            tokenizer, before = self.plan.tokenizer, self.plan.before
+            assert tokenizer is not None
+            self.heard = [GeneratedText(tokenizer, before, self.work.stop) for _ in progress.tokens]
+            self.n_heard = [0] * len(self.heard)
+        events: list[Event] = []
+        stopped: list[int] = []
+        best = top() if work.stream and work.top else [[] for _ in self.heard]
+        for w, (token, spoken) in enumerate(zip(progress.tokens, self.heard)):
+            if token is None:
+                continue
+            self.n_heard[w] += 1
+            if self.n_again and self.n_heard[w] <= self.n_again[w]:
+                if self.n_heard[w] == self.n_again[w] and spoken.is_stopped:
+                    stopped.append(w)
+                continue
+            is_stopped, is_eos = spoken.read(token), token == sequences.eos
+            if is_stopped:
+                stopped.append(w)
+            if work.stream:
+                events.append(Token(self.index, w, token, spoken.new_text(), progress.logprobs[w], best[w]))
+                if is_stopped or is_eos or self.n_heard[w] >= sequences.limit:
+                    reason: Reason = "stop" if is_stopped else "eos" if is_eos else "length"
+                    events.append(Ended(self.index, w, reason, spoken.rest()))
+        return events, stopped
+
+
+class Waiting:
+    """Texts that wait, by request."""
+
+    def __init__(self) -> None:
+        self.requests = deque[deque[Text]]()
+        self.n = 0
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[Text]:
+        return (text for request in self.requests for text in request)
+
+    def add(self, texts: list[Text]) -> None:
+        if texts:
+            self.requests.append(deque(texts))
+            self.n += len(texts)
+
+    def tickets(self) -> list[Ticket]:
+        return [request[0].ticket for request in self.requests]
+
+    def drop_done(self) -> None:
+        """Drop the requests that are done, since they were cancelled or their time is over."""
+        if any(ticket.is_done for ticket in self.tickets()):
+            self.requests = deque(request for request in self.requests if not request[0].ticket.is_done)
+            self.n = sum(map(len, self.requests))
+
+    def first(self) -> Text | None:
+        """Return the text whose turn it is."""
+        return self.requests[0][0] if self.requests else None
+
+    def pop(self) -> Text:
+        """Remove the text whose turn it is; the next one of its request waits for its turn at the end."""
+        texts = self.requests.popleft()
+        text = texts.popleft()
+        self.n -= 1
+        if texts:
+            self.requests.append(texts)
+        return text
+
+    def clear(self) -> list[Text]:
+        texts = [*self]
+        self.requests.clear()
+        self.n = 0
+        return texts

@@ -1,0 +1,276 @@
+"""Clients that leave, send half a request or nothing; servers that are stopped or killed."""
+
+import json
+import random
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+import httpx2 as httpx
+
+from clearformer.serve.app import create_app
+from clearformer.serve.limits import Limits
+from clearformer.serve.store import Store
+
+TEXT = "Where is the station?"
+BODY = {"model": "gpt", "prompt": "The dog", "max_tokens": 90, "temperature": 1}
+
+
+def eventually(is_true: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def send(url: str, path: str, body: dict[str, Any], more: str = "") -> socket.socket:
+    """Send a request on a new connection, and read nothing."""
+    host, port = url.removeprefix("http://").split(":")
+    content = json.dumps(body)
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(content)}\r\n{more}\r\n"
+    connection.sendall((head + content).encode())
+    return connection
+
+
+def test_a_client_that_leaves_frees_its_place(store: Store, serving: Any) -> None:
+    opened = store.open("gpt")
+    before = opened.engine.totals.generated_tokens
+    app = create_app(store)
+    with serving(app) as url:
+        with opened.use():  # nothing is decoded meanwhile
+            for stream in (False, True):
+                connection = send(url, "/v1/completions", {**BODY, "stream": stream})
+                assert eventually(lambda: app.state.traffic.active == 1 and opened.engine.n_waiting > 0)
+                connection.close()
+                assert eventually(lambda: app.state.traffic.active == 0)
+        assert eventually(lambda: opened.engine.n_waiting + opened.engine.n_running == 0)
+        assert opened.engine.totals.generated_tokens == before
+        assert httpx.post(f"{url}/v1/completions", json=BODY).status_code == 200
+
+
+def disconnect(url: str, n: int, seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(n):
+        connection = send(url, "/v1/completions", {**BODY, "stream": draw.random() < 0.5, "n": draw.randint(1, 3)})
+        if draw.random() < 0.5:
+            time.sleep(draw.uniform(0, 0.03))
+        else:
+            connection.recv(draw.randint(1, 600))
+        connection.close()
+
+
+@pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_disconnects_at_random_moments_leak_nothing(store: Store, serving: Any, n: int) -> None:
+    opened, app = store.open("gpt"), create_app(store)
+    with serving(app) as url:
+        disconnect(url, 5, 0)
+        n_threads = threading.active_count()
+        threads = [threading.Thread(target=disconnect, args=[url, n // 5, seed]) for seed in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert eventually(lambda: app.state.traffic.active == 0)
+        assert eventually(lambda: opened.engine.n_waiting + opened.engine.n_running == 0)
+        assert threading.active_count() <= n_threads
+        assert httpx.post(f"{url}/v1/completions", json=BODY).status_code == 200
+
+
+def read_all(connection: socket.socket) -> bytes:
+    content = b""
+    while part := connection.recv(65536):
+        content += part
+    return content
+
+
+@pytest.fixture(scope="module")
+def impatient(store: Store, serving: Any) -> Iterator[str]:
+    """The address of a server that waits for a third of a second."""
+    with serving(create_app(store, limits=Limits(body_seconds=0.3)), head_seconds=0.3) as url:
+        yield url
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/tr", b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+def test_headers_that_do_not_arrive(impatient: str, sent: bytes) -> None:
+    with connect(impatient) as connection:
+        connection.sendall(sent)
+        begin = time.monotonic()
+        assert read_all(connection) == b""
+        assert 0.1 < time.monotonic() - begin < 4
+
+
+def test_headers_that_arrive_byte_by_byte(impatient: str) -> None:
+    """Slowloris: every byte comes in time, and the headers never end."""
+    with connect(impatient) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        begin, n = time.monotonic(), 0
+        with suppress(OSError):
+            for n in range(100):
+                connection.sendall(f"X-{n}: a\r\n".encode())
+                time.sleep(0.05)
+        assert 1 < n < 99
+        assert time.monotonic() - begin < 4
+
+
+def test_a_connection_is_kept_for_the_next_request(impatient: str) -> None:
+    request = f"GET /health HTTP/1.1\r\nHost: {impatient.removeprefix('http://')}\r\n\r\n".encode()
+    with connect(impatient) as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200")
+            time.sleep(0.4)  # longer than headers may take
+        connection.sendall(request[:20])
+        assert read_all(connection) == b""
+
+
+@pytest.mark.parametrize("head", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+def test_half_a_body(impatient: str, head: str) -> None:
+    host = impatient.removeprefix("http://")
+    with connect(impatient) as connection:
+        connection.sendall(f'POST /v1/translate HTTP/1.1\r\nHost: {host}\r\n{head}\r\n\r\n{{"text": "Wh'.encode())
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 408" if "Length" in head else b"HTTP/1.1 4")
+    with connect(impatient) as connection:  # and one that goes away in the middle
+        connection.sendall(f'POST /v1/translate HTTP/1.1\r\nHost: {host}\r\n{head}\r\n\r\n{{"text": "Wh'.encode())
+    assert httpx.post(f"{impatient}/v1/translate", json={"text": TEXT}).status_code == 200
+
+
+def test_the_end_answers_everyone(folders: dict[str, Path]) -> None:
+    """Requests that are still waiting when the time is over are answered with 503, new ones at once."""
+    from clearformer.serve.logs import SilentLogs
+    from clearformer.serve.server import Server, listen
+
+    store = Store([folders["gpt"]])
+    opened, app = store.open(), create_app(store)
+    with listen("127.0.0.1", 0) as listener:
+        server = Server(app, SilentLogs(), drain_seconds=1.0)
+        thread = threading.Thread(target=server.run, daemon=True, kwargs={"sockets": [listener]})
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        answers: list[Any] = []
+        with opened.use():
+            body = {**BODY, "stream": False}
+            waiting = threading.Thread(
+                target=lambda: answers.append(httpx.post(f"{url}/v1/completions", json=body, timeout=20))
+            )
+            waiting.start()
+            streamed = send(url, "/v1/completions", {**BODY, "stream": True})
+            assert eventually(lambda: opened.engine.n_waiting == 2)
+            server.handle_exit(signal.SIGTERM, None)
+            refused = httpx.post(f"{url}/v1/completions", json=BODY)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
+            assert httpx.get(f"{url}/ready").status_code == 503
+            waiting.join(20)
+            with streamed:
+                stream = read_all(streamed)
+        thread.join(20)
+        assert not thread.is_alive()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
+    assert b'"code":"draining"' in stream
+    assert stream.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+class Process:
+    """`clearformer serve` as a user starts it."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "clearformer", "serve", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline().strip()
+        match = re.search(r"http://[\d.]+:\d+", self.line)
+        assert match, self.process.communicate()
+        self.url = match[0]
+
+    def stop(self, number: int) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        started.append(Process("--port", "0", *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_sigterm_under_load_loses_no_accepted_request(process: Callable[..., Process]) -> None:
+    """And what the command prints works when it is pasted."""
+    server = process()
+    printed = subprocess.run(shlex.split(server.line), capture_output=True, check=True).stdout
+    assert json.loads(printed)["translations"][0]["translation"] == "Où est la gare ?"
+    outcomes: list[Any] = []
+
+    def load() -> None:
+        while True:
+            try:
+                response = httpx.post(f"{server.url}/v1/translate", json={"text": TEXT, "beam": 3}, timeout=30)
+            except httpx.ConnectError:
+                outcomes.append("no server")
+                return
+            except httpx.TransportError as error:
+                outcomes.append(repr(error))
+                return
+            row = response.json()
+            outcomes.append(row["translations"][0]["translation"] if "translations" in row else row["error"]["code"])
+            if response.status_code != 200:
+                return
+
+    threads = [threading.Thread(target=load) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: len(outcomes) > 12, 60)
+    code, log = server.stop(signal.SIGTERM)
+    for thread in threads:
+        thread.join(30)
+    assert set(outcomes) <= {"Où est la gare ?", "draining", "no server"}
+    assert outcomes.count("draining") + outcomes.count("no server") == 6
+    assert code == 0
+    rows = [json.loads(line) for line in log.splitlines()]  # nothing but JSON
+    assert [row["event"] for row in (rows[0], rows[-1])] == ["start", "stop"]
+    assert rows[-1]["late"] == 0
+
+
+@pytest.mark.slow
+def test_kill_and_restart(process: Callable[..., Process]) -> None:
+    server = process()
+    port = server.url.rsplit(":", 1)[1]
+    open_connections = [send(server.url, "/v1/translate", {"text": TEXT}) for _ in range(4)]
+    assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    again = process("--port", port)
+    assert again.url == server.url
+    assert httpx.post(f"{again.url}/v1/translate", json={"text": TEXT}).status_code == 200
+    for connection in open_connections:
+        connection.close()
+    assert again.stop(signal.SIGINT)[0] == 0
