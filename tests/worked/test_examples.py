@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import clearformer
 from clearformer.errors import ConfigError
 from clearformer.worked import EXAMPLES, find
 from clearformer.worked.example import Example, Figure, equal, line_of
+from clearformer.worked.images import build_on_meta, grouped
+from clearformer.worked.sizes import count
 
 ROOT = Path(clearformer.__file__).parents[1]
 
@@ -82,3 +85,16 @@ def test_the_page_has_every_example() -> None:
     page = (ROOT / "docs" / "notes.md").read_text(encoding="utf-8")
     table = page[page.index("| subject |") :]
     assert re.findall(r"`([\w-]+)`[,|\s]", table.split("\n\n")[0]) == list(EXAMPLES)
+
+
+def test_alexnet_with_the_groups_of_its_paper() -> None:
+    """Layer by layer, with torch's groups: the second, fourth and fifth convolution see half of the channels."""
+    layers = [
+        nn.Conv2d(3, 96, 11), nn.Conv2d(96, 256, 5, groups=2), nn.Conv2d(256, 384, 3),
+        nn.Conv2d(384, 384, 3, groups=2), nn.Conv2d(384, 256, 3, groups=2),
+    ]  # fmt: skip
+    with torch.device("meta"):
+        layers += [nn.Linear(9216, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 1000)]
+    assert sum(map(count, layers)) == 60_965_224
+    assert grouped(build_on_meta("alexnet")) == 60_965_224
+    assert count(build_on_meta("alexnet")) == 62_378_344
