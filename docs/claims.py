@@ -40,8 +40,9 @@ what the notes have, the equation, the code, a command, a figure, and a verdict 
 
 Places are lines (`l.`) of the recognised text, with the page, the slide or the date of the lecture. `RUN` stands for a
 run folder of yours. A figure that is a link comes from a result in benchmarks/results; the digits after `@` are the
-beginning of its SHA-256, and `tests/test_claims.py` compares them. Other figures are computed live by the command. The
-experiments behind some verdicts are in [experiments.md](experiments.md) and [results.md](results.md).
+beginning of its SHA-256, and `tests/test_claims.py` compares them. Other figures are printed or drawn by the command;
+the test runs `notes` and `inspect` and compares. The experiments behind some verdicts are in
+[experiments.md](experiments.md) and [results.md](results.md).
 
 This page is written by `python docs/claims.py` from [claims.toml](claims.toml).
 """

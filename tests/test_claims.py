@@ -125,8 +125,24 @@ def test_there_are_commands_to_run() -> None:
     assert len(SLOW) >= 10
 
 
-def test_quick_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [command for command in QUICK if run(command, tmp_path, monkeypatch)] == []
+def parts(text: str) -> set[str]:
+    """The numbers in a text, or its words if it has no numbers."""
+    numbers = re.findall(r"\d[\d.]*\d|\d", text.replace(",", ""))
+    return set(numbers or re.findall(r"\w+", text))
+
+
+def test_quick_commands_run_and_print_the_figures_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {}
+    for command in QUICK:
+        assert run(command, tmp_path, monkeypatch) == 0, command
+        shown[command] = capsys.readouterr().out
+    rows = [item for item in ITEMS if item.get("command") in shown and "figure" in item and "results" not in item]
+    assert len(rows) >= 30
+    for item in rows:
+        text = shown[item["command"]]
+        assert parts(item["figure"]) <= parts(text) | set(re.findall(r"\w+", text)), item
 
 
 @pytest.mark.slow
