@@ -35,6 +35,20 @@ def sizes() -> Iterator[Figure]:
     yield Figure("n = 7, p = 1, f = 3, s = 2: output", output_size(7, 3, 2, 1), (7 + 2 - 3 + 1) / 2, 4, slip)
 
 
+@worked("borders", "padding: borders are under-represented", f"{COURSE}, 23/03, l.474-475", Conv, same_padding)
+def borders() -> Iterator[Figure]:
+    """How many outputs of a 3×3 filter read a pixel of a 7×7 image: the gradient of their sum, with weights of 1."""
+    for padding, corner in ((0, 1), (same_padding(3), 4)):
+        conv, image = (
+            Conv(1, 1, 3, padding=padding, norm=False, relu=False),
+            torch.zeros(1, 1, 7, 7, requires_grad=True),
+        )
+        nn.init.ones_(conv.conv.weight)
+        (uses,) = torch.autograd.grad(conv(image).sum(), image)
+        here = [uses[0, 0, 0, 0].item(), uses[0, 0, 3, 3].item()]
+        yield Figure(f"outputs that read the corner and the centre, padding {padding}", here, expected=[corner, 9])
+
+
 @worked("alexnet", "AlexNet, layer by layer", f"{COURSE}, 24/03, l.500-571", AlexNet, summarize)
 def alexnet() -> Iterator[Figure]:
     layers = {layer.name: layer for layer in layers_of("alexnet")}

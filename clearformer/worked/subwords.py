@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from clearformer.text.merges import watch
+from clearformer.text.merges import merge, watch
 from clearformer.worked.example import Figure, worked
 
 
@@ -21,3 +21,19 @@ def low() -> Iterator[Figure]:
     )  # fmt: skip
     yield Figure("merges until every word is one symbol", len(steps), expected=6)
     yield Figure("words after the last merge", shown[-1], expected=words)
+
+
+@worked("conjugations", "eat, eats, eaten, ate: a word each, or shared pieces", "Stanford lectures, p. 8, l.209-219",
+        watch, merge)  # fmt: skip
+def conjugations() -> Iterator[Figure]:
+    """Two merges make the stem a symbol; a new form is then known by its pieces, where a list of words has none."""
+    words = "eat eats eaten ate"
+    merges = watch(words, n_merges=2)
+    yield Figure("entries of a list of words", len(set(words.split())), expected=4)
+    yield Figure("symbols that the forms share after two merges", "".join(merges[-1].pair), expected="eat")
+    holders = sum("eat" in symbols for symbols in merges[-1].words)
+    yield Figure("forms that contain it; ate does not", holders, expected=3)
+    eating = tuple("eating")
+    for step in merges:
+        eating = merge(eating, step.pair)
+    yield Figure("eating, a novel word: unknown as a word, in pieces", "+".join(eating), expected="eat+i+n+g")
