@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.load import load as load
     from clearformer.verbs.merge import merge as merge
     from clearformer.verbs.neighbours import neighbours as neighbours
+    from clearformer.verbs.notes import notes as notes
     from clearformer.verbs.plot import plot as plot
     from clearformer.verbs.repair import repair as repair
     from clearformer.verbs.score import score as score
@@ -73,6 +74,7 @@ _WHERE = {
     "load": "clearformer.verbs.load:load",
     "merge": "clearformer.verbs.merge:merge",
     "neighbours": "clearformer.verbs.neighbours:neighbours",
+    "notes": "clearformer.verbs.notes:notes",
     "plan": "clearformer.verbs.train:plan",
     "plot": "clearformer.verbs.plot:plot",
     "register": "clearformer.registry:register",

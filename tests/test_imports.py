@@ -24,7 +24,7 @@ RANKS = [
     ["tasks"],
     ["recipe"],
     ["loading", "claims"],
-    ["fit", "comparison", "speed"],
+    ["fit", "comparison", "speed", "worked"],
     ["verbs"],
     ["deprecated", "estimator"],
     ["serve"],

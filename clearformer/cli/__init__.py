@@ -23,7 +23,7 @@ from clearformer.version import __version__
 GROUPS = {
     "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe", "serve"),
-    "Look inside": ("studio", "inspect", "lens", "neighbours", "plot"),
+    "Look inside": ("studio", "inspect", "lens", "neighbours", "plot", "notes"),
     "Exchange": ("import", "export", "merge", "card"),
     "Machine": ("doctor", "bench"),
 }

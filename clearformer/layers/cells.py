@@ -6,10 +6,11 @@
     gru-notes     as gru-simple, but m̃ sees r ⊙ m, the relevant part of m               Cho et al. 2014, course notes
     gru           as gru-notes, but with r ⊙ W m: one product serves all gates          torch, cuDNN
     lstm-notes    m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ m'                                      course notes
-    lstm          m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')                                Gers et al. 2000, torch, cuDNN
+    lstm          m' = u ⊙ m̃ + f ⊙ m,  h' = o ⊙ tanh(m')                                torch, cuDNN
 
 x stands for U x_t + b, the input's contribution to each gate, computed for all times at once before the loop. The
-course notes write [h, x] W' with one matrix for both; W and U are its two halves.
+course notes write [h, x] W' with one matrix for both; W and U are its two halves. The forget gate f was added to the
+LSTM by Gers et al. 2000; the cell of Hochreiter & Schmidhuber 1997 has none, as if f were 1.
 """
 
 from typing import Any, ClassVar, Literal

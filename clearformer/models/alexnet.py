@@ -5,8 +5,9 @@
                   conv 3×3, 384, then 384, then 256    13×13×256     pool 3×3, stride 2     6×6×256
                   dense 4096, 4096                     h (B, 4096)
 
-A relu follows every layer. The norm is taken across neighbouring channels (layers/norms.py). Convolutions are not
-grouped; the paper split channels into two halves, for two GPUs. The one-column form (Krizhevsky 2014), as in
+A relu follows every layer. The norm is taken across neighbouring channels (layers/norms.py). The sizes are the paper's,
+but two things follow the course notes. The norms come after the pooling layers, in the paper before them. Convolutions
+are not grouped; the paper split channels into two halves, for two GPUs. The one-column form (Krizhevsky 2014), as in
 torchvision, is narrower and has no norm. The last map is averaged to a grid for the dense layers: 6×6 above, smaller
 for small images.
 """

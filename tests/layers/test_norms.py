@@ -67,3 +67,12 @@ def test_local_response_norm_by_hand() -> None:
 def test_torchs_local_norm_is_the_papers() -> None:
     x = torch.randn(2, 7, 3, 5, dtype=torch.float64) * 50  # large, or α would not tell
     torch.testing.assert_close(local_norm()(x), local_response_norm(x))
+
+
+def test_pooling_before_the_local_norm_is_another_function() -> None:
+    """The notes' order for AlexNet, which the preset has, and the paper's: neighbours count before the maximum."""
+    x = torch.randn(1, 7, 5, 5, dtype=torch.float64) * 50
+    pool, norm = torch.nn.MaxPool2d(3, stride=2), local_norm()
+    notes, paper = norm(pool(x)), pool(norm(x))
+    assert notes.shape == paper.shape
+    assert (notes - paper).abs().max() > 0.1

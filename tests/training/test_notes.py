@@ -102,3 +102,28 @@ def test_epsilon_stands_outside_the_root() -> None:
     optimizer.step()
     assert -model.theta.item() == pytest.approx(LR * g / (math.sqrt(g**2) + 1e-8), rel=1e-12)
     assert LR * g / math.sqrt(g**2 + 1e-8) == pytest.approx(LR / math.sqrt(2))
+
+
+def test_adagrads_steps_die_out_on_an_endless_slope() -> None:
+    """The t-th step is lr / √t: after 2,500 steps a fiftieth, with no minimum anywhere. Adam's stays lr."""
+    sizes = {}
+    for kind in ("adagrad", "adam"):
+        model, before = Number(0.0), 0.0
+        optimizer = OptimConfig(kind=kind, lr=LR, eps=1e-12).build(model)
+        model.theta.grad = torch.ones_like(model.theta)
+        for _ in range(2500):
+            before = model.theta.item()
+            optimizer.step()
+        sizes[kind] = before - model.theta.item()
+    assert sizes["adagrad"] == pytest.approx(LR / math.sqrt(2500), rel=1e-9)
+    assert sizes["adam"] == pytest.approx(LR, rel=1e-9)
+
+
+def test_rmsprop_needs_an_epsilon() -> None:
+    """As the notes write it, a weight whose gradient is 0 from the start moves by 0 / √0."""
+    model = Number(1.0)
+    optimizer = OptimConfig(kind="rmsprop", lr=LR).build(model)
+    model.theta.grad = torch.zeros_like(model.theta)
+    optimizer.step()
+    assert model.theta.item() == 1.0
+    assert math.isnan((torch.zeros(()) / torch.zeros(()).sqrt()).item())
