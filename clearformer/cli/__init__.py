@@ -22,8 +22,8 @@ from clearformer.version import __version__
 
 GROUPS = {
     "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
-    "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe", "serve"),
-    "Look inside": ("studio", "inspect", "lens", "neighbours", "plot"),
+    "Use": ("translate", "generate", "score", "fill", "repair", "follows", "classify", "embed", "transcribe", "serve"),
+    "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot"),
     "Exchange": ("import", "export", "merge", "card"),
     "Machine": ("doctor", "bench"),
 }
