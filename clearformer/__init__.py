@@ -34,12 +34,14 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.export import export_model as export_model
     from clearformer.verbs.fill import fill as fill
     from clearformer.verbs.finetune import finetune as finetune
+    from clearformer.verbs.follows import follows as follows
     from clearformer.verbs.generate import generate as generate
     from clearformer.verbs.import_ import import_model as import_model
     from clearformer.verbs.inspect import inspect as inspect
     from clearformer.verbs.lens import view as view
     from clearformer.verbs.load import load as load
     from clearformer.verbs.merge import merge as merge
+    from clearformer.verbs.merges import merges as merges
     from clearformer.verbs.neighbours import neighbours as neighbours
     from clearformer.verbs.notes import notes as notes
     from clearformer.verbs.plot import plot as plot
@@ -68,11 +70,13 @@ _WHERE = {
     "export_model": "clearformer.verbs.export:export_model",
     "fill": "clearformer.verbs.fill:fill",
     "finetune": "clearformer.verbs.finetune:finetune",
+    "follows": "clearformer.verbs.follows:follows",
     "generate": "clearformer.verbs.generate:generate",
     "import_model": "clearformer.verbs.import_:import_model",
     "inspect": "clearformer.verbs.inspect:inspect",
     "load": "clearformer.verbs.load:load",
     "merge": "clearformer.verbs.merge:merge",
+    "merges": "clearformer.verbs.merges:merges",
     "neighbours": "clearformer.verbs.neighbours:neighbours",
     "notes": "clearformer.verbs.notes:notes",
     "plan": "clearformer.verbs.train:plan",

@@ -66,6 +66,8 @@ SETTINGS = {
         intermediate_size ffn_dim ff_dim feedforward_dim dim_feedforward n_inner encoder_ffn_dim decoder_ffn_dim
         encoder_ffn_embed_dim decoder_ffn_embed_dim mlp_dim d_inner""",
     "model.d_head": "head_dim d_kv",
+    "model.d_value": "d_v v_dim value_dim v_head_dim",
+    "model.begins_with": "decoder_start_token decoder_start_token_id",
     "model.max_length": """
         max_position_embeddings n_positions n_ctx block_size context_length context_size context_window max_seq_len
         max_seq_length max_source_positions max_target_positions sequence_length seq_len model_max_length""",

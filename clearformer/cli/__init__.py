@@ -24,6 +24,8 @@ GROUPS = {
     "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe", "serve"),
     "Look inside": ("studio", "inspect", "lens", "neighbours", "plot", "notes"),
+    "Use": ("translate", "generate", "score", "fill", "repair", "follows", "classify", "embed", "transcribe", "serve"),
+    "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot"),
     "Exchange": ("import", "export", "merge", "card"),
     "Machine": ("doctor", "bench"),
 }

@@ -5,7 +5,8 @@
 
 A left-to-right model proposes words that could follow the left part and then scores the whole sentence with each of
 them, so that the text after the blank counts as well. A masked model sees both sides at once: words for a blank are
-ranked by their probability there, and repaired sentences by pseudo-log-likelihood.
+ranked by their probability there, and repaired sentences by pseudo-log-likelihood. A sentence scorer judges the whole
+sentence with each word.
 """
 
 import re
@@ -22,6 +23,7 @@ from clearformer.handles.writer import Continuation
 from clearformer.wording import count
 
 BLANK = "___"
+WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 PROPOSALS = 192  # number of sampled continuations (with a fixed seed); their first words are the candidates
 PER_POSITION = 8  # number of words that a masked model proposes for each position of a sentence to repair
 

@@ -8,7 +8,6 @@ length, and exp(−PLL / tokens) is a pseudo-perplexity. A word of several token
 easy to guess from the others.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -18,10 +17,10 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.masked_rows import no_mask, word_starts
-from clearformer.errors import DataError, LengthError
+from clearformer.errors import ConfigError, DataError, LengthError
 from clearformer.generation.decode import NEVER, widen
-from clearformer.handles.batching import by_length
-from clearformer.handles.gaps import GapFiller
+from clearformer.handles.batching import by_length, read_texts
+from clearformer.handles.gaps import WORD, GapFiller
 from clearformer.handles.inputs import one_or_many
 from clearformer.handles.scorer import Score, Scorer
 from clearformer.handles.text_encoder import TextEmbedder
@@ -29,7 +28,6 @@ from clearformer.layers.masks import within
 from clearformer.text import Tokenizer
 from clearformer.wording import count
 
-WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 MAX_MASKS = 3  # maximum number of tokens in a proposed word
 PLACEHOLDER = "x"  # encoded in place of the missing word, to find its tokens
 BUDGET = 4096  # tokens per batch
@@ -46,7 +44,7 @@ class MaskedModel(Scorer, GapFiller, TextEmbedder):
     """A masked language model, as returned by `load`."""
 
     kind = "a masked language model"
-    verbs = ("score", "fill", "repair", "embed", "evaluate", "neighbours", "plot")
+    verbs = ("score", "fill", "repair", "follows", "embed", "evaluate", "neighbours", "plot")
     main = "fill"
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, name: str = "model") -> None:
@@ -75,6 +73,25 @@ class MaskedModel(Scorer, GapFiller, TextEmbedder):
         for index, logprob in zip(text_indices, self.logprobs_of(targets, rows)):
             totals[index] += logprob
         return [Score(*row) for row in zip(texts, totals, map(len, encoded))]
+
+    def follows(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[float]:
+        """Return the probability that each second text follows its first text, by the next-sentence head.
+
+        Pairs that are longer than the model reads are cut.
+        """
+        if getattr(self.model, "next_sentence_head", None) is None:
+            raise ConfigError(
+                f"{self.name} has no next-sentence head",
+                "train a BERT with --set objective.next_sentence=true, or import one that has this head",
+            )
+        limit = self.model.config.max_length
+        logits = read_texts(self.compare_pair, self.tokenizer, firsts, seconds, limit, self.device)
+        probabilities: list[float] = logits.softmax(-1)[:, 0].tolist()
+        return probabilities
+
+    def compare_pair(self, batch: EncoderBatch) -> Tensor:
+        logits: Tensor = self.model.next_sentence(self.model.pooled(self.model.hidden(batch)))
+        return logits  # (B, 2)
 
     @torch.inference_mode()
     def weigh(self, left: str, right: str, words: Iterable[str]) -> list[tuple[str, float]]:

@@ -69,7 +69,7 @@ class Translator(Handle, WordVectors):
 
     @property
     def start_id(self) -> int:
-        """The decoder's first token: BOS, or padding for T5. Models without the attribute `begins_with` use BOS."""
+        """The decoder's first token: `model.begins_with` of the recipe, or BOS if a user's model does not have it."""
         return int(getattr(self.target_tokenizer, f"{getattr(self.model, 'begins_with', 'bos')}_id"))
 
     @one_or_many

@@ -27,6 +27,7 @@ from clearformer.layers.embeddings import Unembedding
 from clearformer.layers.int8 import Int8Linear
 from clearformer.layers.linear import Linear, PackedLinear
 from clearformer.layers.positions import Learned, Sinusoidal
+from clearformer.models.stack import StackConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
@@ -153,7 +154,16 @@ def unsupported(model: nn.Module) -> str | None:
             return f"it sets {name}"
     if config.scale_head:
         return "it sets scale_head"
-    return changed(model)
+    return without_parts(config) or changed(model)
+
+
+def without_parts(config: StackConfig) -> str | None:
+    """Return which part of a block is missing or different, so that a model cannot be converted; or None."""
+    if config.norm not in ("layer", "rms"):
+        return f"its norm is {config.norm}, not layer or rms"
+    if config.residual == "none":
+        return "it has no residual connections"
+    return None if config.d_value is None else "it sets d_value"
 
 
 def changed(model: nn.Module) -> str | None:

@@ -28,6 +28,7 @@ from clearformer.interop.ctranslate2 import (
     library,
     numbers,
     refuse_settings,
+    without_parts,
     write_linear,
     write_stack,
 )
@@ -129,7 +130,7 @@ def unsupported(model: Any) -> str | None:
         return "it reads a prompt in both directions"
     if config.attention_scale is not None:
         return "it sets attention_scale"
-    return changed(model)
+    return without_parts(config) or changed(model)
 
 
 def convert(model: Any, eos: int, folder: Path, tokens: Sequence[str] | None = None) -> None:

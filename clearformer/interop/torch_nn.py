@@ -82,6 +82,10 @@ def export_transformer(ours: Transformer) -> nn.Transformer:
         raise unsupported(
             f"a model with activation {c.activation}, {c.norm} norm and {count(c.n_kv_heads or c.n_heads, 'key head')}"
         )
+    if c.residual == "none":
+        raise unsupported("a model without residual connections")
+    if c.d_head is not None or c.d_value is not None or c.attention_scale is not None:
+        raise unsupported("a model that sets d_head, d_value or attention_scale")
     if c.positions.kind in ("rotary", "alibi", "t5"):
         raise unsupported(f"a model with {c.positions.kind} positions, which are part of its attention,")
     layer: dict[str, Any] = {"d_model": c.d_model, "nhead": c.n_heads, "dim_feedforward": c.d_ff, "dropout": c.dropout}

@@ -2,6 +2,7 @@
 
 pre-norm    x + f(norm(x))          the residual stream is never normalised: stable, needs a norm at the end
 post-norm   norm(x + f(x))          the paper's form ("Add & Norm"): needs warm-up
+none        f(norm(x))              no residual connection, to see what one is for
 
 encoder block   x -> attn -> mlp            decoder block   x -> attn -> cross -> mlp
 """
@@ -18,6 +19,7 @@ from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Mask
 from clearformer.layers.norms import add_and_norm
 from clearformer.layers.positions import Positions, Rotation
+from clearformer.layers.token_norm import TokenBatchNorm
 
 
 class PreNorm(nn.Module):
@@ -34,7 +36,12 @@ class PostNorm(PreNorm):
         return add_and_norm(self.norm, x, self.dropout(sublayer(x)))
 
 
-RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}
+class NoResidual(PreNorm):
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.dropout(sublayer(self.norm(x)))
+
+
+RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm, "none": NoResidual}
 
 
 class Block(nn.Module):
@@ -99,6 +106,7 @@ class Stack(nn.Module):
         memory_mask: Mask | None = None,
         caches: Sequence[KVCache] | None = None,
         slots: Tensor | None = None,
+        real: Tensor | None = None,
     ) -> Tensor:
         """Apply the blocks to embeddings x (B, T, D); returns (B, T, D).
 
@@ -106,6 +114,7 @@ class Stack(nn.Module):
         `slots`, (S,) or (B, S), holds the positions of all keys, cached and new.
 
         `memory` is the input of cross-attention: (B, S, D) for all blocks, or the keys and values of each block.
+        `real` (B, T) is True at tokens, False at padding; only batch norms need it, in training.
         """
         keys = where if slots is None else slots
         S = x.size(1) if caches is None else caches[0].length + x.size(1)
@@ -123,6 +132,20 @@ class Stack(nn.Module):
             source = memory[i] if isinstance(memory, Sequence) else memory
             x = block(x, masks[i], bias, rotation, source, memory_masks[i], None if caches is None else caches[i])
         return x if self.norm is None else self.norm(x)
+
+
+class BatchNormStack(Stack):
+    """A stack whose norms are batch norms, which have to know in training where the padding is."""
+
+    def forward(self, *args: Any, real: Tensor | None = None, **options: Any) -> Tensor:
+        norms = [module for module in self.modules() if isinstance(module, TokenBatchNorm)]
+        try:
+            for norm in norms:
+                norm.real = real if self.training else None
+            return super().forward(*args, **options)
+        finally:
+            for norm in norms:
+                norm.real = None
 
 
 def lower_for(cores: Sequence[Core], mask: Mask | None, S: int, x: Tensor) -> list[Any]:

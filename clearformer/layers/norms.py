@@ -8,7 +8,8 @@ Local response norm divides each value by its neighbours in other channels, at t
     b_c = a_c / (k + α Σ_d a_d²)^β,    d from c − n/2 to c + n/2                  Krizhevsky et al. 2012, section 3.3
 
 The modules are torch's or derived from them; their kernels are fused. `layer_norm`, `rms_norm` and
-`local_response_norm` are the equations in plain torch; the tests compare the modules with them.
+`local_response_norm` are the equations in plain torch; the tests compare the modules with them. Batch norm, which
+depends on the batch, is in token_norm.py.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.layers.fixed_shapes import FIXED_SHAPES
+from clearformer.layers.token_norm import TokenBatchNorm
 
 
 class LayerNorm(nn.LayerNorm):
@@ -54,7 +56,12 @@ def add_and_norm(norm: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 # torch's default ε for RMSNorm is the machine epsilon of the input's dtype: 0.008 in bfloat16.
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-6)}
+NORMS: dict[str, Callable[..., nn.Module]] = {
+    "layer": LayerNorm,
+    "rms": partial(nn.RMSNorm, eps=1e-6),
+    "batch": TokenBatchNorm,
+    "none": nn.Identity,
+}
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:

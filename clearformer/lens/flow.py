@@ -1,6 +1,7 @@
 """Attention rollout and attention flow through the layers of a text model (Abnar & Zuidema 2020).
 
-    Ã_l     = ½ I + ½ mean over heads of A_l          the residual connection and the attention of layer l
+    Ã_l     = ½ I + ½ mean over heads of A_l          the residual connection and the attention of layer l;
+                                                      without residual connections, Ã_l is the mean alone
     rollout = Ã_L … Ã_2 Ã_1                           contributions multiplied along each path, summed over paths
     flow_ij = the maximum flow from position i of layer L to the input j, where the edge from position t of layer l to
               position s of layer l − 1 has the capacity Ã_l[t, s]
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import ConfigError, DataError
+from clearformer.layers.blocks import NoResidual
 from clearformer.lens.points import points
 from clearformer.lens.reading import Reading
 from clearformer.lens.rollout import mixed, rollout
@@ -28,7 +30,7 @@ EPSILON = 1e-12  # a residual capacity below this is a rounding error
 def rollout_of_text(reading: Reading) -> dict[str, Any]:
     """Return how much each input contributes to each position after the last layer, by rollout."""
     names, layers = self_attention(reading)
-    return panel("Attention rollout", reading, names, names, rollout(layers)[0], len(layers))
+    return panel("Attention rollout", reading, names, names, rollout(layers, stays(reading))[0], len(layers))
 
 
 def flow_of_text(reading: Reading, position: int | None = None) -> dict[str, Any]:
@@ -44,9 +46,14 @@ def flow_of_text(reading: Reading, position: int | None = None) -> dict[str, Any
         )
     chosen = list(range(len(names)))
     chosen = chosen if position is None else [chosen[position]]
-    capacities = [mixed(layer)[0].tolist() for layer in layers]
+    capacities = [mixed(layer, stays(reading))[0].tolist() for layer in layers]
     flows = torch.tensor([[max_flow(capacities, i, j) for j in range(len(names))] for i in chosen])
     return panel("Attention flow", reading, [names[i] for i in chosen], names, flows, len(layers))
+
+
+def stays(reading: Reading) -> float:
+    """Return the share of a position that its residual connection keeps in a layer: ½, or 0 without one."""
+    return 0.0 if any(isinstance(module, NoResidual) for module in reading.model.modules()) else 0.5
 
 
 def panel(

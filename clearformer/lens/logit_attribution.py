@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import MultiHeadAttention
-from clearformer.layers.blocks import Block, PostNorm, Stack
+from clearformer.layers.blocks import Block, NoResidual, PostNorm, Stack
+from clearformer.layers.token_norm import TokenBatchNorm
 from clearformer.lens.logit_lens import last_stack
 from clearformer.lens.outputs import Output, by_row, check_length, choose_outputs
 from clearformer.lens.reading import Reading
@@ -101,6 +102,7 @@ def divided(reading: Reading, path: str, stack: Stack) -> tuple[Tensor, Parts]:
     for i, block in enumerate(stack.blocks):
         assert isinstance(block, Block)
         for name, residual in sublayers(block):
+            parts = {BIASES: nothing} if isinstance(residual, NoResidual) else parts
             if name == "mlp":
                 parts[f"{path}.blocks.{i}.mlp_out"] = look[f"{path}.blocks.{i}.mlp_out"][0].double()
             else:
@@ -131,6 +133,12 @@ def by_head(layer: MultiHeadAttention, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def through_norm(norm: nn.Module, parts: Parts) -> Parts:
     """Apply a norm to each part, with the scale that it has for their sum. The shift β joins the biases."""
+    if isinstance(norm, nn.Identity):
+        return parts
+    if isinstance(norm, TokenBatchNorm):
+        factor, shift = (value.double() for value in norm.line())
+        parts = {name: part * factor for name, part in parts.items()}
+        return parts | {BIASES: parts[BIASES] + shift}
     x = sum(parts.values())
     assert isinstance(x, Tensor)
     scale = norm.weight.double()

@@ -20,17 +20,20 @@ from clearformer.lens.shown import shown
 from clearformer.wording import count
 
 
-def rollout(patterns: list[Tensor]) -> Tensor:
+def rollout(patterns: list[Tensor], stays: float = 0.5) -> Tensor:
     """Combine the attention patterns (B, H, T, T) of all layers, from first to last, into R (B, T, T)."""
     flow = torch.eye(patterns[0].size(-1)).to(patterns[0])
     for pattern in patterns:
-        flow = mixed(pattern) @ flow
+        flow = mixed(pattern, stays) @ flow
     return flow
 
 
-def mixed(pattern: Tensor) -> Tensor:
-    """Return Ã (B, T, T): half of each position stays where it is, the other half is mixed by the mean of the heads."""
-    return (torch.eye(pattern.size(-1)).to(pattern) + pattern.mean(1)) / 2
+def mixed(pattern: Tensor, stays: float = 0.5) -> Tensor:
+    """Return Ã (B, T, T): half of each position stays where it is, the other half is mixed by the mean of the heads.
+
+    Without residual connections, nothing of a position stays: `stays` is 0.
+    """
+    return stays * torch.eye(pattern.size(-1)).to(pattern) + (1 - stays) * pattern.mean(1)
 
 
 @torch.no_grad()

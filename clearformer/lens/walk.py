@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from clearformer.errors import ConfigError, suggest
 from clearformer.layers.attention import MultiHeadAttention, repeat_heads
-from clearformer.layers.blocks import Block, PostNorm, Stack
+from clearformer.layers.blocks import Block, NoResidual, PostNorm, Stack
 from clearformer.layers.feedforward import ACTIVATIONS, FeedForward, GatedFeedForward
 from clearformer.layers.linear import is_plain_linear
 from clearformer.layers.norms import layer_norm, rms_norm
 from clearformer.layers.positions import Rotation, rotate
+from clearformer.layers.token_norm import TokenBatchNorm
 from clearformer.lens.outputs import by_row, check_length, row_names, speller
 from clearformer.lens.patches import check as check_index
 from clearformer.lens.points import CORE
@@ -157,10 +158,17 @@ class Walk:
         else:
             written = self.attention(f"{path}.{name}", getattr(block, name), inside)
             written = self.add("W_out", "joined W_out + b", written, recorded=self.recorded(f"{path}.{name}_out"))
+        if isinstance(residual, NoResidual):
+            return written
         x = self.add("+ residual", "x + what the sublayer writes", x + written, recorded=None if is_post else end)
         return self.norm(residual.norm, x, end) if is_post else x
 
     def norm(self, norm: nn.Module, x: Tensor, recorded: Tensor | None) -> Tensor:
+        if isinstance(norm, nn.Identity):
+            return x
+        if isinstance(norm, TokenBatchNorm):
+            equation = "(x − μ) / √(σ² + ε) · γ + β, with the running μ and σ² of each feature"
+            return self.add("norm", equation, x * norm.line()[0] + norm.line()[1], recorded=recorded)
         gain: Any = norm.weight
         eps: Any = norm.eps
         if isinstance(norm, nn.LayerNorm):

@@ -24,7 +24,7 @@ from clearformer.layers.feedforward import ACTIVATIONS, GATED
 from clearformer.layers.init import gaussian
 from clearformer.layers.masks import Padding
 from clearformer.layers.positions import PositionConfig
-from clearformer.models.stack import StackConfig, build_norm, build_stack
+from clearformer.models.stack import ResidualName, StackConfig, build_norm, build_stack
 
 
 class BertConfig(StackConfig):
@@ -45,7 +45,9 @@ class BertConfig(StackConfig):
         "gelu", description="feed-forward activation"
     )
     norm_eps: float | None = Field(1e-12, gt=0, description="ε of every norm")
-    residual: Literal["pre", "post"] = Field("post", description="norm before each sublayer or after each residual sum")
+    residual: ResidualName = Field(
+        "post", description="norm before each sublayer (pre) or after each residual sum (post); none: no residual sums"
+    )
     first_norm: bool = Field(True, description="whether to normalise the sum of embeddings and positions")
     positions: PositionConfig = PositionConfig(kind="learned")
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
@@ -85,7 +87,8 @@ class Bert(nn.Module):
     def hidden(self, batch: EncoderBatch) -> Tensor:
         """Return the output of the encoder, (B, T, D). Values at padding have no meaning."""
         where = torch.arange(batch.tokens.size(1), device=batch.tokens.device)
-        return self.encoder(self.embed(batch), where, None if batch.mask is None else Padding(batch.mask))
+        mask = None if batch.mask is None else Padding(batch.mask)
+        return self.encoder(self.embed(batch), where, mask, real=batch.mask)
 
     def embed(self, batch: EncoderBatch) -> Tensor:
         """Return the sum of word and segment embeddings, (B, T, D); the encoder adds positions.

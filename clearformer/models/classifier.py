@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, field_validator
 from torch import Tensor, nn
 
 from clearformer.config import Config
-from clearformer.data.batch import EncoderBatch, TextBatch
+from clearformer.data.batch import IGNORE, EncoderBatch, TextBatch
 from clearformer.errors import ConfigError
 from clearformer.layers.attention import Core
 from clearformer.layers.init import gaussian
@@ -116,7 +116,8 @@ class Classifier(nn.Module):
 def read(base: Any, batch: EncoderBatch) -> Tensor:
     """Return the hidden states (B, T, D) of the base model."""
     if base.task == "causal-lm":  # needs no mask: causal positions do not see the padding at the end
-        batch = TextBatch(batch.tokens, batch.tokens, n_tokens=0)  # type: ignore[assignment]
+        labels = batch.tokens if batch.mask is None else batch.tokens.where(batch.mask, IGNORE)
+        batch = TextBatch(batch.tokens, labels, n_tokens=0)  # type: ignore[assignment]
     return base.hidden(batch)
 
 

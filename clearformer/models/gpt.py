@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearformer.data.batch import TextBatch
+from clearformer.data.batch import IGNORE, TextBatch
 from clearformer.layers.attention import Core
 from clearformer.layers.backends import FusedCore
 from clearformer.layers.cache import DecodeState
@@ -84,7 +84,9 @@ class GPT(nn.Module):
         where = where if batch.positions is None else batch.positions
         mask: Mask = Causal() if batch.context is None else PrefixLM(batch.context)
         mask = mask if batch.documents is None else mask & Documents(batch.documents)
-        return self.decoder(self.embedding(batch.tokens), where, mask)
+        real = batch.labels != IGNORE  # every token is predicted, except in a context
+        real = real if batch.context is None else real | batch.context
+        return self.decoder(self.embedding(batch.tokens), where, mask, real=real)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.unembedding(hidden)

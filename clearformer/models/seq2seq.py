@@ -52,6 +52,7 @@ class Seq2SeqConfig(Config):
         0.2, ge=0, lt=1, description="dropout probability on embeddings, encoder states and the head's input"
     )
     max_length: int = Field(512, gt=0, description="max length of a text in tokens; longer texts are truncated")
+    begins_with: Literal["bos", "eos", "pad"] = Field("bos", description="special token that the decoder starts with")
 
     def model_post_init(self, _: object) -> None:
         if self.share in ("embeddings", "all") and self.source_vocab != self.target_vocab:
@@ -83,6 +84,11 @@ class Seq2Seq(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         return self.head(self.hidden(batch))
+
+    @property
+    def begins_with(self) -> str:
+        """The role of the special token that the decoder starts with."""
+        return self.config.begins_with
 
     def hidden(self, batch: Batch) -> Tensor:
         """Return t_1 … t_T, (B, T, E). Only the recurrence is computed token by token, the rest all at once."""

@@ -60,7 +60,8 @@ class SpeechTransformer(nn.Module):
         """Return the output of the encoder, (B, T', D). Values at padding have no meaning."""
         x, lengths = self.subsample(batch.sounds.to(self.scores.weight.dtype), batch.lengths)
         where = torch.arange(x.size(1), device=x.device)
-        return self.encoder(x, where, Padding(where < lengths[:, None]))
+        real = where < lengths[:, None]
+        return self.encoder(x, where, Padding(real), real=real)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.scores(hidden)

@@ -5,7 +5,8 @@
     with cross       causal self-attention and cross-attention         the decoder of the Transformer and of T5
 
 Models differ only in these settings: pre- or post-norm, LayerNorm or RMSNorm, ReLU or SwiGLU, learned or rotary
-positions, biases or none.
+positions, biases or none. A part can also be left out, to see what it is for: norms, residual connections, positions,
+the scale of the scores.
 """
 
 from functools import partial
@@ -16,12 +17,14 @@ from torch import nn
 
 from clearformer.config import Config
 from clearformer.layers.attention import Core, MultiHeadAttention
-from clearformer.layers.blocks import RESIDUALS, Block, PreNorm, Stack
+from clearformer.layers.blocks import RESIDUALS, BatchNormStack, Block, PreNorm, Stack
 from clearformer.layers.feedforward import feed_forward
 from clearformer.layers.norms import NORMS
 from clearformer.layers.positions import PositionConfig
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-tanh"]
+NormName = Literal["layer", "rms", "batch", "none"]
+ResidualName = Literal["pre", "post", "none"]
 
 
 class StackConfig(Config):
@@ -32,12 +35,21 @@ class StackConfig(Config):
     n_heads: int = Field(8, gt=0, description="attention heads per layer")
     n_kv_heads: int | None = Field(None, gt=0, description="number of key and value heads; default: n_heads")
     d_head: int | None = Field(None, gt=0, description="width of a head; default: d_model / n_heads")
+    d_value: int | None = Field(None, gt=0, description="width of the values of a head; default: the width of a head")
     activation: Activation = Field("relu", description="feed-forward activation")
-    norm: Literal["layer", "rms"] = Field("layer", description="type of every norm: LayerNorm or RMSNorm")
-    norm_eps: float | None = Field(None, gt=0, description="ε of every norm; default: 1e-5 (layer) or 1e-6 (rms)")
-    residual: Literal["pre", "post"] = Field("pre", description="norm before each sublayer or after each residual sum")
+    norm: NormName = Field(
+        "layer", description="type of every norm: LayerNorm, RMSNorm, batch norm over all tokens of a batch, or none"
+    )
+    norm_eps: float | None = Field(
+        None, gt=0, description="ε of every norm; default: 1e-5 (layer, batch) or 1e-6 (rms)"
+    )
+    residual: ResidualName = Field(
+        "pre", description="norm before each sublayer (pre) or after each residual sum (post); none: no residual sums"
+    )
     first_norm: bool = Field(False, description="whether to normalise the sum of embeddings and positions")
-    final_norm: bool | None = Field(None, description="whether a norm follows the last block; default: if pre-norm")
+    final_norm: bool | None = Field(
+        None, description="whether a norm follows the last block; default: unless post-norm"
+    )
     positions: PositionConfig = PositionConfig()
     max_length: int = Field(512, gt=0, description="max length of a text in tokens")
     attention_scale: float | None = Field(None, gt=0, description="factor on the attention scores; default: 1/√d_head")
@@ -62,7 +74,7 @@ class StackConfig(Config):
 
     @property
     def has_final_norm(self) -> bool:
-        return self.residual == "pre" if self.final_norm is None else self.final_norm
+        return self.residual != "post" if self.final_norm is None else self.final_norm
 
 
 def build_norm(config: StackConfig) -> nn.Module:
@@ -82,6 +94,7 @@ def build_stack(config: StackConfig, n_layers: int, core: Core, is_causal: bool,
         c.n_heads,
         c.n_kv_heads,
         c.d_head,
+        c.d_value,
         bias=c.bias,
         scale=c.attention_scale,
         dropout=c.attention_dropout,
@@ -98,4 +111,5 @@ def build_stack(config: StackConfig, n_layers: int, core: Core, is_causal: bool,
     ]
     positions = c.positions.build(c.d_model, c.n_heads, c.head_width, c.max_length, is_causal)
     final, first = (norm() if is_used else None for is_used in (c.has_final_norm, c.first_norm))
-    return Stack(blocks, positions, c.dropout, final, first)
+    stack = BatchNormStack if c.norm == "batch" else Stack
+    return stack(blocks, positions, c.dropout, final, first)

@@ -20,6 +20,7 @@ from torch import nn
 from clearformer.layers.attention import Core, MultiHeadAttention
 from clearformer.layers.embeddings import TokenEmbedding, Unembedding
 from clearformer.layers.positions import PositionConfig
+from clearformer.models.stack import NormName
 from clearformer.models.transformer import Transformer, TransformerConfig
 
 
@@ -30,13 +31,14 @@ class T5Config(TransformerConfig):
     source_vocab: int = Field(32128, gt=0, description="source vocabulary size, set from the tokenizer in training")
     target_vocab: int = Field(32128, gt=0, description="target vocabulary size, set from the tokenizer in training")
     d_head: int | None = Field(64, gt=0, description="width of a head; n_heads · d_head need not equal d_model")
-    norm: Literal["layer", "rms"] = "rms"
+    norm: NormName = "rms"
     positions: PositionConfig = PositionConfig(kind="t5")
     attention_scale: float | None = Field(1.0, gt=0, description="factor on the attention scores")
     bias: bool = False
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability on attention patterns")
     activation_dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability inside feed-forward networks")
     scale_embedding: bool = Field(False, description="whether to multiply embeddings by √d_model")
+    begins_with: Literal["bos", "eos", "pad"] = Field("pad", description="special token that the decoder starts with")
     scale_head: bool = Field(True, description="whether to divide the head's input by √d_model; false in T5 1.1")
 
 
@@ -44,7 +46,6 @@ class T5(Transformer):
     """A T5 model: source (B, S), target (B, T) -> logits (B, T, V) of the next target token at each position."""
 
     Config = T5Config
-    begins_with = "pad"
     is_recordable = False  # not measured yet
 
     def __init__(self, config: T5Config, core: Core | None = None) -> None:

@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearformer.data.batch import Batch
+from clearformer.data.batch import IGNORE, Batch
 from clearformer.layers.attention import Core
 from clearformer.layers.backends import FusedCore
 from clearformer.layers.cache import DecodeState
@@ -43,6 +43,7 @@ class TransformerConfig(StackConfig):
     scale_embedding: bool = Field(True, description="whether to multiply embeddings by √d_model, as in the paper")
     scale_head: bool = Field(False, description="whether to divide the head's input by √d_model, as in T5")
     head_bias: bool = Field(False, description="whether the head has a bias")
+    begins_with: Literal["bos", "eos", "pad"] = Field("bos", description="special token that the decoder starts with")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -61,8 +62,6 @@ class Transformer(nn.Module):
     task = "translation"
     batch_class = Batch
     is_recordable = True  # as a CUDA graph
-    begins_with = "bos"
-    """The special token with which the decoder starts."""
 
     def __init__(self, config: TransformerConfig, core: Core | None = None) -> None:
         super().__init__()
@@ -80,9 +79,15 @@ class Transformer(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         return self.head(self.hidden(batch))
 
+    @property
+    def begins_with(self) -> str:
+        """The role of the special token that the decoder starts with."""
+        return self.config.begins_with
+
     def hidden(self, batch: Batch) -> Tensor:
         """Return the output of the decoder, (B, T, D), for objectives that fuse the head with their loss."""
-        return self.decode(batch.target, self.encode(batch.source, batch.source_mask), batch.source_mask)
+        memory = self.encode(batch.source, batch.source_mask)
+        return self.decode(batch.target, memory, batch.source_mask, batch.labels != IGNORE)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.unembedding(hidden * self.config.d_model**-0.5 if self.config.scale_head else hidden)
@@ -90,15 +95,16 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """Encode source (B, S) as memory (B, S, D). source_mask (B, S) is True at tokens, or None without padding."""
         where = torch.arange(source.size(1), device=source.device)
-        return self.encoder(self.source_embedding(source), where, padding(source_mask))
+        return self.encoder(self.source_embedding(source), where, padding(source_mask), real=source_mask)
 
-    def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
+    def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor | None, real: Tensor | None = None) -> Tensor:
         """Return the hidden states (B, T, D) of target (B, T), given memory (B, S, D).
 
         Padding at the end of a target needs no mask: causal positions do not see it, and losses ignore its outputs.
+        Only batch norms have to know, in training, which positions are `real` (B, T).
         """
         where = torch.arange(target.size(1), device=target.device)
-        return self.decoder(self.target_embedding(target), where, Causal(), memory, padding(source_mask))
+        return self.decoder(self.target_embedding(target), where, Causal(), memory, padding(source_mask), real=real)
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> DecodeState:
         """Encode the source, and compute its keys and values for every decoder block. Nothing is decoded yet."""

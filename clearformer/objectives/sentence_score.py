@@ -2,12 +2,15 @@
 
     loss = − Σ_b log p(c_b | x_b),    p = softmax(W pooled(x) + b), c = 0 original, 1 changed
 
-The head on the pooled vector is BERT's next-sentence head, which also has two classes. The trained model ranks
+The head on the pooled vector is BERT's next-sentence head, which also has two classes, or the head of a classifier on
+any network: ŷ = softmax(V h + b) of the last state of an RNN is the scorer of the course notes. The trained model ranks
 sentences by log p(0 | x), the log-probability that they are unchanged.
 """
 
+from typing import Any
+
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from clearformer.config import Config
 from clearformer.data.batch import EncoderBatch
@@ -33,5 +36,11 @@ class SentenceScore:
 
     def __call__(self, model: nn.Module, batch: EncoderBatch) -> Loss:
         assert batch.classes is not None
-        logits = model.next_sentence(model.pooled(model.hidden(batch)))  # type: ignore[operator]  # (B, 2)
-        return Loss(cross_entropy(logits, batch.classes, "sum"), batch.n_tokens)
+        return Loss(cross_entropy(sentence_logits(model, batch), batch.classes, "sum"), batch.n_tokens)
+
+
+def sentence_logits(model: Any, batch: EncoderBatch) -> Tensor:
+    """Return the logits (B, 2) of "original" and "changed", of a BERT or of a classifier."""
+    hidden, is_bert = model.hidden(batch), hasattr(model, "next_sentence")
+    logits: Tensor = model.next_sentence(model.pooled(hidden)) if is_bert else model.head(hidden)
+    return logits

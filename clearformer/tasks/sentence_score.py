@@ -16,7 +16,7 @@ from clearformer.handles.sentence_scorer import SentenceScorer
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.metric import ACCURACY, LOSS, Metric
 from clearformer.objectives.masked_lm import cross_entropy
-from clearformer.objectives.sentence_score import SentenceScore
+from clearformer.objectives.sentence_score import SentenceScore, sentence_logits
 from clearformer.tables import Tables
 from clearformer.tasks.sampled_text import SampledTextTask
 from clearformer.tasks.task import Pretrained, device_of
@@ -35,14 +35,25 @@ class SentenceScoreTask(SampledTextTask):
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
         super().check(recipe, where)
-        if not getattr(recipe.model, "next_sentence_head", False):
+        is_classifier = recipe.model.kind == "classifier"
+        if is_classifier and recipe.model.pooling == "none":
             raise ConfigError(
-                f'{where}: objective.kind = "sentence-score" needs a model with a next-sentence head',
-                'set model.kind = "bert" and model.next_sentence_head = true',
+                f"{where}: a sentence scorer needs one vector per sentence",
+                'set model.pooling = "last", "ends", "mean" or "max"',
+            )
+        if not is_classifier and not getattr(recipe.model, "next_sentence_head", False):
+            raise ConfigError(
+                f'{where}: objective.kind = "sentence-score" needs a BERT with a next-sentence head, or a classifier',
+                'set model.next_sentence_head = true, or model.kind = "classifier" and model.base.kind = "birnn"',
             )
 
     def settle(self) -> Tables:
-        """Remove the language-model head: this objective predicts no tokens."""
+        """Remove the language-model head: this objective predicts no tokens. A classifier gets two classes."""
+        model = self.recipe.model
+        if model.kind == "classifier":
+            least = 0 if self.recipe.origin is None else model.vocab  # a published model may have unused embeddings
+            vocab = max(self.tokenizer.vocab_size, least)
+            return self.recipe.with_model(base=model.base.changed(vocab=vocab), n_classes=2)
         return super().settle().with_model(word_head=False)
 
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
@@ -61,7 +72,7 @@ class SentenceScoreTask(SampledTextTask):
         batch = next(self.fixed("valid"))
         assert isinstance(batch, EncoderBatch)
         assert batch.classes is not None
-        probabilities = model.next_sentence(model.pooled(model.hidden(batch.to(device_of(model))))).softmax(-1)
+        probabilities = sentence_logits(model, batch.to(device_of(model))).softmax(-1)
         lines = []
         for kind, name in enumerate(("original", "changed")):
             for row in (batch.classes == kind).nonzero()[:1, 0].tolist():
@@ -87,7 +98,7 @@ def corruption_metrics(model: Any, batches: Iterable[Tensors]) -> dict[str, Any]
         assert isinstance(batch, EncoderBatch)
         batch = batch.to(device)
         assert batch.classes is not None
-        logits = model.next_sentence(model.pooled(model.hidden(batch)))  # (B, 2)
+        logits = sentence_logits(model, batch)  # (B, 2)
         loss += float(cross_entropy(logits, batch.classes, "sum"))
         n_correct += int((logits.argmax(-1) == batch.classes).sum())
         n += len(batch)

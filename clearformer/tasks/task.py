@@ -33,7 +33,7 @@ from clearformer.tasks import Flag, Given, objective_named
 from clearformer.text import Tokenizer
 from clearformer.training.compiling import NumberOfShapes
 from clearformer.training.distributed import World
-from clearformer.training.feed import Split, Steps
+from clearformer.training.feed import Split, Steps, WholeEpochs
 from clearformer.training.journal import console
 from clearformer.training.loop import Validate
 from clearformer.training.precision import autocast
@@ -272,7 +272,10 @@ class Task(ABC):
         return self.recipe.objective
 
     def steps(self, world: World) -> Steps:
-        return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
+        train = self.recipe.train
+        if train.step == "epoch":
+            return WholeEpochs(self.split("train"))
+        return Steps(self.split("train"), train.accumulation * world.size)
 
     def validation(self, device: torch.device, is_first: bool = True) -> Validate:
         """Return a function that computes the metrics on the validation split, uncompiled, and prints a sample.

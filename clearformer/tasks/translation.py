@@ -231,8 +231,8 @@ def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
 
 
 def start_id(recipe: Tables, tokenizer: Tokenizer) -> int:
-    """Return the id of the token that the decoder starts with: BOS, unless the model class sets another, as T5 does."""
-    role = getattr(model_class(recipe.model.kind), "begins_with", "bos")
+    """Return the id of the token that the decoder starts with: BOS, unless recipe or model class set another."""
+    role = getattr(recipe.model, "begins_with", None) or getattr(model_class(recipe.model.kind), "begins_with", "bos")
     return int(getattr(tokenizer, f"{role}_id"))
 
 

@@ -65,6 +65,14 @@ def merge(symbols: Symbols, pair: tuple[str, str]) -> Symbols:
     return tuple(merged)
 
 
+def segment(word: str, pairs: Sequence[tuple[str, str]]) -> Symbols:
+    """Split a word as a vocabulary with these merges does: into characters, then merged in the order of `pairs`."""
+    symbols = tuple(word)
+    for pair in pairs:
+        symbols = merge(symbols, pair)
+    return symbols
+
+
 def render(merges: Sequence[Merge]) -> str:
     """Format the merges as a table like the one at the top of this file: one row per merge, one column per word."""
     if not merges:

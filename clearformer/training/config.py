@@ -33,6 +33,11 @@ class TrainConfig(Config):
         4096, ge=1, description="tokens per micro-batch on each side, padding included (images for vision tasks)"
     )
     accumulation: int = Field(1, ge=1, description="micro-batches per process and step")
+    step: Literal["batches", "epoch"] = Field(
+        "batches",
+        description="what a step reads: `accumulation` micro-batches, or a whole epoch in as many micro-batches as it "
+        "needs (full-batch gradient descent)",
+    )
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0 disables clipping")
     ema: float = Field(
         0.999, ge=0, lt=1, description="decay of the moving average of the weights; 0 uses the weights of the last step"

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import torch
 
 from clearformer.data.batch import Tensors
+from clearformer.errors import ConfigError
 from clearformer.training.distributed import World
+from clearformer.wording import count
 
 AHEAD = 3  # steps built in advance
 
@@ -67,8 +69,25 @@ class Steps:
         if split.is_drawn:
             drawn = [split.batch(rows, key) for rows, key in numbered]
             return world.select(drawn), max(1, sum(batch.n_tokens for batch in drawn))
-        count = sum(split.count(rows) for rows, _ in numbered)
-        return [split.batch(rows, key) for rows, key in world.select(numbered)], max(1, count)
+        n_targets = sum(split.count(rows) for rows, _ in numbered)
+        return [split.batch(rows, key) for rows, key in world.select(numbered)], max(1, n_targets)
+
+
+class WholeEpochs(Steps):
+    """A split in steps of one epoch each: every step reads all examples. Ranks share the micro-batches of a step."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split, group=1)
+        self.plan = lru_cache(maxsize=2)(lambda epoch: [[rows for [rows] in split.steps(epoch, 1)]])
+
+    def load(self, epoch: int, position: int, world: World) -> Step:
+        n = len(self.plan(epoch)[0])
+        if n < world.size:
+            raise ConfigError(
+                f"an epoch has {count(n, 'micro-batch', 'micro-batches')} for {world.size} processes",
+                "lower train.tokens, or use fewer processes",
+            )
+        return super().load(epoch, position, world)
 
 
 class Place(Protocol):

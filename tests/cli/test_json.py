@@ -101,6 +101,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "score, --input": ("score --model GPT --input texts.txt", "scores"),
     "score, --out": ("score --model GPT --input texts.txt --out OUT.jsonl", "out"),
     "fill": ("fill --model GPT ___", "words"),
+    "merges": ("merges low lower", "merges"),
     "repair": ("repair --model GPT dog", "repairs"),
     "embed": ("embed --model BERT dog", "vectors"),
     "embed, nothing": ("embed --model BERT", "vectors"),

@@ -57,6 +57,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "gpt": gpt,
     "grouped": lambda: gpt(n_kv_heads=1, positions={"kind": "rotary"}),
     "prefix-lm": lambda: gpt(prompt="full"),
+    "batch norm, narrow values": lambda: gpt(norm="batch", d_value=5),
+    "without residuals or norms": lambda: gpt(norm="none", residual="none", positions={"kind": "none"}),
     "bahdanau": lambda: seq2seq("additive"),
     "without attention": lambda: seq2seq("none", "lstm"),
     "lstm": lambda: rnn("lstm"),

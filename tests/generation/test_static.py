@@ -33,10 +33,10 @@ SETTINGS = {
 }
 
 
-def transformer(positions: str = "sinusoidal") -> Transformer:
+def transformer(positions: str = "sinusoidal", **settings: Any) -> Transformer:
     config = TransformerConfig(
         source_vocab=V, target_vocab=V, n_encoder_layers=1, n_decoder_layers=2, d_model=24, n_heads=2, d_ff=7,
-        share="none", max_length=91, head_bias=True, positions={"kind": positions},
+        share="none", max_length=91, head_bias=True, positions={"kind": positions}, **settings,
     )  # fmt: skip
     return inclined_to_stop(Transformer(config))
 
@@ -47,10 +47,10 @@ def t5() -> T5:
     return inclined_to_stop(T5(config), eos_bias=1.0)
 
 
-def gpt(kv: int = 2, positions: str = "learned", prompt: str = "causal") -> GPT:
+def gpt(kv: int = 2, positions: str = "learned", prompt: str = "causal", **settings: Any) -> GPT:
     config = GPTConfig(
         vocab=V, n_layers=2, d_model=24, n_heads=2, n_kv_heads=kv, d_ff=7, max_length=113, tied=False, head_bias=True,
-        positions={"kind": positions}, prompt=prompt,
+        positions={"kind": positions}, prompt=prompt, **settings,
     )  # fmt: skip
     return inclined_to_stop(GPT(config), eos_bias=4.0)
 
@@ -63,6 +63,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "gpt": gpt,
     "grouped": lambda: gpt(kv=1, positions="rotary"),
     "prefix-lm": lambda: gpt(prompt="full"),
+    "no norms": lambda: transformer(norm="none"),
+    "batch norm, narrow values": lambda: gpt(norm="batch", d_value=5),
 }
 
 

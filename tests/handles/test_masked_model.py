@@ -10,11 +10,12 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertForMaskedLM
 
 from clearformer.checkpoint import load_weights
+from clearformer.data.batch import EncoderBatch
 from clearformer.errors import ConfigError, DataError
 from clearformer.handles.gaps import fill, repair
 from clearformer.handles.masked_model import MaskedModel
 from clearformer.interop.huggingface.bert import import_folder
-from clearformer.models.bert import Bert
+from clearformer.models.bert import Bert, BertConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 
 LINES = ["the player plays a play", "players played the playing man", "a man sees the player"] * 3
@@ -119,3 +120,21 @@ def test_mistakes_are_said(both: tuple[MaskedModel, Any], tokenizer: Tokenizer) 
     encoder = Bert(ours.model.config.changed(word_head=False))
     with pytest.raises(ConfigError, match="has no word_head"):
         MaskedModel(encoder, tokenizer).score(["the man"])
+
+
+def test_a_next_sentence_head_says_whether_a_text_follows(tokenizer: Tokenizer) -> None:
+    """As the model says of one pair at a time, by the probability of class 0."""
+    torch.manual_seed(0)
+    config = BertConfig(vocab=tokenizer.vocab_size, n_layers=1, d_model=21, d_ff=13, n_heads=3, max_length=29)
+    handle = MaskedModel(Bert(config).double(), tokenizer)
+    seconds = ["the player plays", "a man", "players sees the playing man a"]
+    values = handle.follows(["a man sees"] * 3, seconds)
+    for second, value in zip(seconds, values):
+        [tokens], [segments] = tokenizer.encode_with_specials(["a man sees"], [second])
+        batch = EncoderBatch(torch.tensor([tokens]), segments=torch.tensor([segments]))
+        with torch.no_grad():
+            logits = handle.compare_pair(batch)
+        assert value == pytest.approx(float(logits.softmax(-1)[0, 0]), abs=1e-12)
+    headless = MaskedModel(Bert(config.changed(next_sentence_head=False, pooler=False)), tokenizer, "runs/x")
+    with pytest.raises(ConfigError, match="runs/x has no next-sentence head"):
+        headless.follows(["a man"], ["a man"])

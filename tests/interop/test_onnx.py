@@ -92,8 +92,10 @@ def pair_feeds() -> dict[str, torch.Tensor]:
         {"kind": "transformer", "share": "all", **PAIR},
         {"kind": "transformer", "residual": "post", "final_norm": False, "n_kv_heads": 1, **PAIR},
         {"kind": "t5", "share": "all", "d_head": 13, **PAIR},
+        {"kind": "transformer", "share": "all", "norm": "batch", "d_value": 5, **PAIR},
+        {"kind": "transformer", "norm": "none", "residual": "none", "positions": {"kind": "none"}, **PAIR},
     ],
-    ids=["pre-norm", "post-norm", "t5"],
+    ids=["pre-norm", "post-norm", "t5", "batch-norm", "bare"],
 )
 @torch.no_grad()
 def test_a_translator_searches_greedily(exported: Callable[..., Any], table: dict[str, Any]) -> None:
@@ -120,10 +122,11 @@ def test_a_recurrent_translator_searches_greedily(exported: Callable[..., Any], 
     [
         {"kind": "gpt", "n_layers": 2, **STACK},
         {"kind": "gpt", "n_layers": 2, **STACK, **LLAMA},
+        {"kind": "gpt", "n_layers": 2, **STACK, "norm": "batch", "attention_scale": 1.0},
         {"kind": "rnn-lm", "cell": "lstm", "n_layers": 2, "d_model": 13},
         {"kind": "rnn-lm", "cell": "gru-simple", "n_layers": 2, "d_model": 13, "embedding": "one-hot"},
     ],
-    ids=["gpt2", "llama", "lstm", "one-hot"],
+    ids=["gpt2", "llama", "batch-norm", "lstm", "one-hot"],
 )
 @torch.no_grad()
 def test_a_language_model_continues_a_prompt(exported: Callable[..., Any], table: dict[str, Any]) -> None:

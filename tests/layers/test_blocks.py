@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clearformer.layers.attention import Core, MultiHeadAttention, PlainCore
 from clearformer.layers.backends import FusedCore, RecordingCore
-from clearformer.layers.blocks import RESIDUALS, Block, PostNorm, PreNorm, Stack
+from clearformer.layers.blocks import RESIDUALS, Block, NoResidual, PostNorm, PreNorm, Stack
 from clearformer.layers.feedforward import FeedForward
 from clearformer.layers.masks import Causal, Mask, Padding
 from clearformer.layers.positions import Alibi, Learned, Positions
@@ -22,13 +22,14 @@ class Double(nn.Module):
 
 
 def test_pre_and_post_norm_by_hand() -> None:
-    """With "norm" doubling and a sublayer that adds 3: x + (2x + 3), and 2(x + (x + 3))."""
+    """With "norm" doubling and a sublayer that adds 3: x + (2x + 3), 2(x + (x + 3)), and 2x + 3 alone."""
     x = torch.tensor([1.0, 5])
     assert PreNorm(Double(), 0.0)(x, lambda h: h + 3).tolist() == [6, 18]
     assert PostNorm(Double(), 0.0)(x, lambda h: h + 3).tolist() == [10, 26]
+    assert NoResidual(Double(), 0.0)(x, lambda h: h + 3).tolist() == [5, 13]
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("residual", ["pre", "post"])
 def test_dropout_spares_the_stream(residual: str) -> None:
     add = RESIDUALS[residual](nn.Identity(), dropout=0.999999)
     x = torch.randn(B, T, D)
@@ -51,6 +52,9 @@ def test_a_block_is_its_sublayers_in_order(residual: str) -> None:
         h = x + b.attn(b.add_attn.norm(x))
         h = h + b.cross(b.add_cross.norm(h), memory)
         expected = h + b.mlp(b.add_mlp.norm(h))
+    elif residual == "none":
+        h = b.attn(b.add_attn.norm(x))
+        expected = b.mlp(b.add_mlp.norm(b.cross(b.add_cross.norm(h), memory)))
     else:
         h = b.add_attn.norm(x + b.attn(x))
         h = b.add_cross.norm(h + b.cross(h, memory))

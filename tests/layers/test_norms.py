@@ -33,7 +33,10 @@ def test_each_position_has_mean_zero_and_deviation_one() -> None:
     torch.testing.assert_close(y.std(-1, correction=0), torch.ones(B, T).double())
 
 
-@pytest.mark.parametrize("name", NORMS)
+EACH_POSITION = ("layer", "rms")  # norms of one position; test_token_norm.py has the others
+
+
+@pytest.mark.parametrize("name", EACH_POSITION)
 def test_torch_computes_the_equation(name: str) -> None:
     norm = NORMS[name](D).double()
     with torch.no_grad():
@@ -51,7 +54,7 @@ def test_quiet_vectors_meet_the_epsilon() -> None:
     torch.testing.assert_close(norm(x), y, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("name", EACH_POSITION)
 def test_loudness_is_forgotten(name: str) -> None:
     norm = NORMS[name](D).double()
     torch.testing.assert_close(norm(x() * 1000), norm(x()), atol=1e-5, rtol=1e-5)

@@ -28,15 +28,18 @@ KINDS: dict[str, dict[str, Any]] = {
         "activation": "swiglu", "positions": {"kind": "rotary"}, "tied": False, "head_bias": True,
     },
     "alibi": {"kind": "gpt", **SIZES, "n_layers": 2, "positions": {"kind": "alibi"}, "scale_embedding": True},
+    "gpt-batch-norm": {"kind": "gpt", **SIZES, "n_layers": 3, "norm": "batch", "d_value": 3},
+    "gpt-without-norms": {"kind": "gpt", **SIZES, "n_layers": 2, "norm": "none", "positions": {"kind": "none"}},
     "transformer": {"kind": "transformer", **SIZES, **LAYERS},
+    "transformer-batch-norm": {"kind": "transformer", **SIZES, **LAYERS, "norm": "batch", "residual": "post"},
     "transformer-post": {"kind": "transformer", **SIZES, **LAYERS, "residual": "post", "share": "none"},
     "t5": {"kind": "t5", **SIZES, **LAYERS, "d_head": 3},
     "bert": BERT,
     "classifier": {"kind": "classifier", "base": BERT, "pooling": "mean"},
     "classifier-gpt": {"kind": "classifier", "base": {"kind": "gpt", **SIZES, "n_layers": 2}, "pooling": "last"},
 }  # fmt: skip
-LANGUAGE_MODELS = ["gpt", "gpt-post", "llama", "alibi"]
-TRANSLATORS = ["transformer", "transformer-post", "t5"]
+LANGUAGE_MODELS = ["gpt", "gpt-post", "llama", "alibi", "gpt-batch-norm", "gpt-without-norms"]
+TRANSLATORS = ["transformer", "transformer-batch-norm", "transformer-post", "t5"]
 CLASSIFIERS = ["classifier", "classifier-gpt"]
 
 
@@ -59,6 +62,9 @@ def small_handle(name: str, dtype: torch.dtype = torch.float32) -> Handle:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
+        for name_of_buffer, buffer in model.named_buffers():
+            if name_of_buffer.endswith(("running_mean", "running_var")):
+                buffer += 0.3 * torch.rand_like(buffer)
     model = model.to(dtype).eval()
     match kind:
         case "gpt":

@@ -11,7 +11,7 @@ import torch
 import clearformer
 from clearformer import fit
 from clearformer.checkpoint import load_tensors
-from clearformer.errors import CheckpointError, ConfigError
+from clearformer.errors import ConfigError
 from clearformer.handles.sentence_scorer import SentenceScorer
 from clearformer.loading.open import open_model
 from clearformer.recipe import Recipe
@@ -110,10 +110,45 @@ def test_evaluate_scores_a_file_as_the_test_split(done: Path, tmp_path: Path) ->
     assert clearformer.evaluate(done, text=test, device="cpu") == pytest.approx(report["test"])
 
 
-def test_it_fills_no_gaps_and_has_no_head_for_words(done: Path) -> None:
-    with pytest.raises(CheckpointError, match="is a sentence scorer: it cannot fill") as caught:
-        clearformer.fill(done, "the ___ sees the man")
-    assert caught.value.hint == "a sentence scorer supports score, embed, evaluate, neighbours"
+def test_it_fills_gaps_by_the_score_of_the_sentence(done: Path) -> None:
+    """The order of its sentences is article, noun, verb: a noun fits after an article, and a verb before one."""
+    candidates = ["dog", "sees", "the"]
+    rows = clearformer.fill(done, "the ___ sees the man", candidates=candidates)
+    assert rows[0]["word"] == "dog"
+    scores = {row["text"]: row["logprob"] for row in clearformer.score(done, [row["text"] for row in rows])}
+    assert {row["text"]: row["logprob"] for row in rows} == pytest.approx(scores)
+    assert clearformer.fill(done, "the dog ___ the man", n=1)[0]["word"] in ("sees", "likes", "hears", "finds")
+    repairs = clearformer.repair(done, "the dog the man", n=3)
+    assert {row["text"] for row in repairs} & {
+        f"the dog {verb} the man" for verb in ("sees", "likes", "hears", "finds")
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "pooling"), [({"kind": "rnn-lm", "cell": "rnn-notes", "n_layers": 1}, "last"), ({"kind": "birnn"}, "ends")]
+)
+def test_the_notes_scorer_is_an_rnn_with_one_probability(
+    base: dict[str, Any], pooling: str, sentences: Path, tmp_path: Path
+) -> None:
+    """h_t = σ(U x_t + W h_(t−1) + b), ŷ = σ(V h_T + c); and the same with a bidirectional network."""
+    table = recipe(sentences, steps=150, validate_every=150).tables()
+    sizes = {"d_model": 46, "dropout": 0.0, "max_length": 13}
+    table["model"] = {"kind": "classifier", "base": base | sizes, "pooling": pooling, "dropout": 0.0}
+    table["optim"] |= {"lr": 0.01}
+    scorer = Recipe.parse(table, "test")
+    fit.train(scorer, tmp_path / "scorer", device="cpu")
+    report = json.loads((tmp_path / "scorer" / "report.json").read_text())
+    assert report["valid"]["loss"] < 0.69, "less than log 2, the loss of a coin"
+    judge = load(tmp_path / "scorer")
+    assert isinstance(judge, SentenceScorer)
+    assert judge.model.config.n_classes == 2
+    fillings = judge.fill("the ___ sees the man", candidates=["dog", "sees"])
+    assert {filling.word for filling in fillings} == {"dog", "sees"}
+    with pytest.raises(ConfigError, match="one vector per sentence"):
+        Recipe.parse(table | {"model": table["model"] | {"pooling": "none"}}, "test")
+
+
+def test_it_has_no_head_for_words(done: Path) -> None:
     assert load_as(SentenceScorer, done).name == "scorer"
     names = [layer["name"] for layer in inspect(done)["layers"]]
     assert "next_sentence_head" in names
@@ -125,5 +160,5 @@ def test_a_cut_training_goes_on_bit_for_bit(sentences: Path, goes_on) -> None:
 
 
 def test_a_model_without_the_head_is_refused(sentences: Path) -> None:
-    with pytest.raises(ConfigError, match="needs a model with a next-sentence head"):
+    with pytest.raises(ConfigError, match="needs a BERT with a next-sentence head, or a classifier"):
         recipe(sentences, {"next_sentence_head": False})

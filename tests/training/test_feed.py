@@ -7,8 +7,9 @@ from torch import Tensor
 
 from clearformer.data.batch import Tensors
 from clearformer.data.collate import in_groups
+from clearformer.errors import ConfigError
 from clearformer.training.distributed import World
-from clearformer.training.feed import Steps, feed
+from clearformer.training.feed import Steps, WholeEpochs, feed
 
 CPU = torch.device("cpu")
 
@@ -196,3 +197,35 @@ def test_a_split_is_fed_to_the_end_of_its_epochs(kind):
     steps = Steps(kind(), 2)
     assert fed == [contents(steps.load(*place, World())[0]) for place in [(0, 0), (0, 1), (0, 2), (1, 0)]]
     assert (at.epoch, at.position) == (1, 2)
+
+
+class Numbers:
+    """Seven micro-batches an epoch, of 1 to 7 targets."""
+
+    is_drawn = False
+
+    def steps(self, epoch, group):
+        return in_groups([np.array([n]) for n in range(1, 8)], group)
+
+    def batch(self, rows, key):
+        return Card(key[0], int(rows[0]))
+
+    def count(self, rows):
+        return int(rows[0])
+
+
+def test_a_step_of_a_whole_epoch_has_every_micro_batch_once():
+    at, source = At(), WholeEpochs(Numbers())
+    for epoch, (batches, count) in enumerate(feed(source, at, 3, World(), CPU)):
+        assert batches == [Card(epoch, n) for n in range(1, 8)]
+        assert (count, source.count(epoch)) == (28, 1)
+    [(batches, _)] = feed(source, At(at.epoch, at.position), 1, World(), CPU)
+    assert batches[0].epoch == 3, "it goes on with the next epoch"
+
+
+def test_ranks_share_the_micro_batches_of_an_epoch():
+    shares = [WholeEpochs(Numbers()).load(0, 0, World(rank, 3)) for rank in range(3)]
+    assert sorted(card.number for batches, _ in shares for card in batches) == list(range(1, 8))
+    assert {count for _, count in shares} == {28}
+    with pytest.raises(ConfigError, match="an epoch has 7 micro-batches for 8 processes"):
+        WholeEpochs(Numbers()).load(0, 0, World(0, 8))

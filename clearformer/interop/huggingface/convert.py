@@ -148,9 +148,10 @@ def token_ids(model_type: str, encoder: Any, tokens: Mapping[str, int]) -> dict[
             f"the padding token of this model has id {pad}, but RoBERTa needs id {encoder.positions.offset - 1}",
             f"train with model.positions.offset = {pad + 1}, or with offset 0 to export it as BERT",
         )
+    first = tokens[getattr(encoder, "begins_with", "bos")]
     needed: dict[str, dict[str, int]] = {
-        "marian": {"pad": pad, "eos": eos, "first": bos},
-        "pegasus": {"pad": pad, "eos": eos, "first": bos},
+        "marian": {"pad": pad, "eos": eos, "first": first},
+        "pegasus": {"pad": pad, "eos": eos, "first": first},
         "bert": {"pad": pad},
         "megatron-bert": {"pad": pad},
         "t5": {"pad": pad, "eos": eos},

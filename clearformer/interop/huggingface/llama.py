@@ -105,7 +105,7 @@ def export_config(
 ) -> dict[str, Any]:
     """Return Llama's config.json, or raise an error if Llama does not support this configuration."""
     fields = resolved_fields(config)
-    require_fields(fields, {**FIXED, "attention_scale": config.head_width**-0.5}, "Llama")
+    require_fields(fields, {**FIXED, "d_value": config.head_width, "attention_scale": config.head_width**-0.5}, "Llama")
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],

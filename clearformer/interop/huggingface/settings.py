@@ -78,7 +78,8 @@ def resolved_fields(config: StackConfig) -> dict[str, Any]:
         "final_norm": config.has_final_norm,
         "n_kv_heads": config.n_kv_heads or config.n_heads,
         "d_head": config.head_width,
-        "norm_eps": config.norm_eps or NORM_EPS[config.norm],
+        "d_value": config.d_value or config.head_width,
+        "norm_eps": config.norm_eps or NORM_EPS.get(config.norm),
         "attention_scale": config.attention_scale or config.head_width**-0.5,
     }
 
@@ -86,4 +87,4 @@ def resolved_fields(config: StackConfig) -> dict[str, Any]:
 def plain_heads(config: StackConfig) -> dict[str, Any]:
     """Return our attention fields for a model family whose only attention setting is the number of heads."""
     width = config.d_model // config.n_heads
-    return {"n_kv_heads": config.n_heads, "d_head": width, "attention_scale": width**-0.5}
+    return {"n_kv_heads": config.n_heads, "d_head": width, "d_value": width, "attention_scale": width**-0.5}

@@ -129,7 +129,8 @@ def import_config(theirs: Mapping[str, Any], where: str) -> T5Config:
 def export_config(config: T5Config, pad: int, eos: int, first: int | None = None) -> dict[str, Any]:
     """Return T5's config.json. Unsupported settings raise an error. Decoding starts with `first`, by default `pad`."""
     fields = resolved_fields(config)
-    require_fields(fields, {**FIXED, "n_kv_heads": config.n_heads, "positions": {"kind": "t5"}}, "T5")
+    heads = {"n_kv_heads": config.n_heads, "d_value": config.head_width}
+    require_fields(fields, {**FIXED, **heads, "begins_with": "pad", "positions": {"kind": "t5"}}, "T5")
     if not config.shares_embeddings:
         raise CheckpointError(
             f"T5 does not support share = {config.share}", "only models with share = embeddings or all can be exported"

@@ -70,10 +70,10 @@ def convert(opened: Any, network: Any) -> tuple[Any, dict[str, Any]]:
 
 def translator(opened: Any, network: Any) -> tuple[Any, dict[str, Any]]:
     source, target = opened.source_tokenizer, opened.target_tokenizer
+    first = int(getattr(target, f"{network.begins_with}_id"))
     if isinstance(network, Seq2Seq):
-        first, graphs = target.bos_id, recurrent.translator_graphs(network)
+        graphs = recurrent.translator_graphs(network)
     else:
-        first = int(getattr(target, f"{network.begins_with}_id"))
         graphs = networks.encoder_graph(network), networks.decoder_graph(network)
     special = {"pad": source.pad_id, "source_eos": source.eos_id, "eos": target.eos_id}
     facts = {"inputs": ["source", "mask", "max_new"], "outputs": ["tokens", "logprobs"], **special}
