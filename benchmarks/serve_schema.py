@@ -2,8 +2,8 @@
 
     python benchmarks/serve_schema.py [--cases 10000] [--out FILE]
 
-It runs tests/serve/test_schema.py, which fails at an answer of 500 and above, at an undocumented status and at an answer
-that does not match its schema. Nothing is recorded then.
+It runs tests/serve/test_schema.py, which fails at an answer of 500 and above, at an undocumented status and at an
+answer that does not match its schema. Nothing is recorded then.
 """
 
 import argparse
