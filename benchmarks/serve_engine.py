@@ -7,7 +7,7 @@ answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams 
 one process:
 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
-    one thread      the same with one thread of torch instead of one per core
+    one_thread      the same with one thread of torch instead of one per core
     engine          the clients are threads; texts join and leave one running batch
     single          the same clients and a part of the texts, but the engine decodes one text at a time
 
@@ -101,7 +101,7 @@ def measure(arguments, texts, beams):
     some = texts[: arguments.singles]
     contestants = {
         "offline": lambda: (torch.set_num_threads(threads), offline(translator, texts, beams))[1:],
-        "one thread": lambda: (torch.set_num_threads(1), offline(translator, texts, beams))[1:],
+        "one_thread": lambda: (torch.set_num_threads(1), offline(translator, texts, beams))[1:],
         "engine": lambda: served(engine, texts, beams, arguments.clients),
         "single": lambda: served(single, some, beams, arguments.clients),
     }
@@ -141,7 +141,7 @@ def main():
         {
             "tokens_per_second": {name: round(value) for name, value in medians.items()},
             "tokens_per_cpu_second": {name: round(value) for name, value in by_cpu.items()},
-            "over_offline": round(medians["engine"] / max(medians["offline"], medians["one thread"]), 2),
+            "over_offline": round(medians["engine"] / max(medians["offline"], medians["one_thread"]), 2),
             "over_single": round(medians["engine"] / medians["single"], 2),
             "answers": arguments.repeats * (len(mixed[0]) + min(arguments.singles, len(mixed[0]))),
             "different": len(different),

@@ -9,7 +9,7 @@ sentences, with a beam of 1 to 5; greedy ones are streamed. Every answer is comp
 
     offline     all texts at once by the handle that `load` returns: the better of one thread and of all threads
     served      the clients together
-    one client  the same requests to the same server, one after the other
+    one_client  the same requests to the same server, one after the other
     bare        the clients together, and a loop of `generate` of transformers behind FastAPI (bare_generate.py), on
                 the same weights, with as many threads; its beams are not streamed, and neither are greedy searches
 
@@ -94,12 +94,12 @@ def decode_offline(handle, texts, beams):
 def offline_rates(handle, texts, beams):
     """Return the answers, and the tokens per second with one thread and with all."""
     rates, most = {}, torch.get_num_threads()
-    for threads in sorted({1, most}):
+    for name, threads in (("one_thread", 1), ("all_threads", most)):
         torch.set_num_threads(threads)
         expected = decode_offline(handle, texts, beams)  # a warm-up
         begin = time.perf_counter()
         expected = decode_offline(handle, texts, beams)
-        rates[threads] = sum(n for _, n in expected.values()) / (time.perf_counter() - begin)
+        rates[name] = sum(n for _, n in expected.values()) / (time.perf_counter() - begin)
     torch.set_num_threads(most)
     return expected, rates
 
@@ -142,19 +142,19 @@ def measure(arguments):
     handle = clearformer.load(arguments.model, device=arguments.device)
     expected, rates = offline_rates(handle, texts, beams)
     requests = requests_for(handle, texts, beams)
-    result = {"offline_tokens_per_second": {f"{n} threads": round(rate) for n, rate in rates.items()}}
+    result = {"offline_tokens_per_second": {name: round(rate) for name, rate in rates.items()}}
     with process(*serve_words(arguments)) as (server, url):
         ask(url, requests, 1, 0.01)
         start = memory_mb(server)
         ask(url, requests, arguments.clients, 3)  # a warm-up
         result["served"] = summary(ask(url, requests, arguments.clients, arguments.seconds), expected, beams)
         result["served"]["memory_mb"] = {"start": start, "peak": memory_mb(server, "VmHWM"), "end": memory_mb(server)}
-        result["one client"] = summary(ask(url, requests, 1, arguments.seconds / 4), expected, beams)
+        result["one_client"] = summary(ask(url, requests, 1, arguments.seconds / 4), expected, beams)
     if arguments.model == DEFAULT:
         result["bare"] = bare(arguments, requests_for(handle, texts, beams, is_streamed=False), expected, beams)
     ours = result["served"]["tokens_per_second"]
     result["over_offline"] = round(ours / max(rates.values()), 2)
-    result["over_one_client"] = round(ours / result["one client"]["tokens_per_second"], 2)
+    result["over_one_client"] = round(ours / result["one_client"]["tokens_per_second"], 2)
     if "bare" in result:
         result["over_bare"] = round(ours / result["bare"]["tokens_per_second"], 2)
     return result
