@@ -1,17 +1,18 @@
 """The engine of the server beside offline decoding of the same texts, and beside one text at a time.
 
-    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--threads 2] [--out FILE]
+    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--device cpu] [--out FILE]
 
 64 clients ask for translations by the bundled model, each for one text at a time, and for the next one as soon as it is
 answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to 5 hypotheses. In turn, and in
 one process:
 
-    offline     `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
-    engine      the clients are threads; texts join and leave one running batch
-    single      the same clients and a part of the texts, but the engine decodes one text at a time
+    offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
+    one_thread      the same with one thread of torch instead of one per core
+    engine          the clients are threads; texts join and leave one running batch
+    single          the same clients and a part of the texts, but the engine decodes one text at a time
 
-The result is the median of the repeats, in tokens of the best hypotheses per second. Every answer of the engine is
-compared with the offline one.
+The result is the median of the repeats, in tokens of the best hypotheses per second; the engine is compared with the
+better of the two offline ones. Every answer of the engine is compared with the offline one.
 """
 
 import argparse
@@ -86,56 +87,63 @@ def differences(expected, answers, texts):
     ]
 
 
+def timed(work):
+    """Return the result of a function, the seconds that it took, and those of the processor."""
+    started, cpu_started = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - started, time.process_time() - cpu_started
+
+
+def measure(arguments, texts, beams):
+    """Return the rates of all contestants, by wall time and by processor time, and what the clients saw."""
+    translator, threads = clearformer.load(device=arguments.device), torch.get_num_threads()
+    engine, single = Engine(translator), Engine(translator, room=Room(rows=1))
+    some = texts[: arguments.singles]
+    contestants = {
+        "offline": lambda: (torch.set_num_threads(threads), offline(translator, texts, beams))[1:],
+        "one_thread": lambda: (torch.set_num_threads(1), offline(translator, texts, beams))[1:],
+        "engine": lambda: served(engine, texts, beams, arguments.clients),
+        "single": lambda: served(single, some, beams, arguments.clients),
+    }
+    rates, cpu = ({name: [] for name in contestants} for _ in range(2))
+    different, seconds, expected = [], [], {}
+    for turn in range(arguments.repeats + 1):
+        for name, work in contestants.items():
+            (answers, *latencies), wall, used = timed(work)
+            if turn == 0:  # a warm-up
+                continue
+            rates[name].append(n_tokens(answers) / wall)
+            cpu[name].append(n_tokens(answers) / used)
+            if name == "offline":
+                expected = answers
+            different += differences(expected, answers, texts)
+            seconds += latencies[0] if name == "engine" else []
+    engine.close()
+    single.close()
+    return rates, cpu, different, sorted(seconds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=768)
     parser.add_argument("--singles", type=int, default=96, help="texts that are decoded one at a time")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS / "serve-engine.json")
     arguments = parser.parse_args()
     keep_freed_memory()  # as the commands do
-    texts, beams = mixed_texts(arguments.texts)
-    translator = clearformer.load()
-    engine = Engine(translator, threads=arguments.threads)
-    single = Engine(translator, room=Room(rows=1), threads=arguments.threads)
-    n_singles = min(arguments.singles, len(texts))
-    rates, cpu = ({"offline": [], "engine": [], "single": []} for _ in range(2))
-    different, seconds, answers = [], [], {}
-    for turn in range(arguments.repeats + 1):
-        for name in rates:
-            if name != "offline":
-                some = texts if name == "engine" else texts[:n_singles]
-            started, cpu_started = time.perf_counter(), time.process_time()
-            if name == "offline":
-                torch.set_num_threads(arguments.threads)
-                expected = answers = offline(translator, texts, beams)
-            else:
-                answers, latencies = served(engine if name == "engine" else single, some, beams, arguments.clients)
-            wall, used = time.perf_counter() - started, time.process_time() - cpu_started
-            if turn == 0:  # a warm-up
-                continue
-            rates[name].append(n_tokens(answers) / wall)
-            cpu[name].append(n_tokens(answers) / used)
-            if name != "offline":
-                different += differences(expected, answers, texts)
-            if name == "engine":
-                seconds += latencies
-    engine.close()
-    single.close()
+    rates, cpu, different, seconds = measure(arguments, *(mixed := mixed_texts(arguments.texts)))
     medians = {name: statistics.median(values) for name, values in rates.items()}
     by_cpu = {name: statistics.median(values) for name, values in cpu.items()}
-    seconds.sort()
-    options = [f"--{name} {getattr(arguments, name)}" for name in ("clients", "texts", "singles", "repeats", "threads")]
+    options = [f"--{name} {getattr(arguments, name)}" for name in ("clients", "texts", "singles", "repeats", "device")]
     record(
         {
             "tokens_per_second": {name: round(value) for name, value in medians.items()},
             "tokens_per_cpu_second": {name: round(value) for name, value in by_cpu.items()},
-            "over_offline": round(medians["engine"] / medians["offline"], 2),
+            "over_offline": round(medians["engine"] / max(medians["offline"], medians["one_thread"]), 2),
             "over_single": round(medians["engine"] / medians["single"], 2),
-            "over_offline_by_cpu": round(by_cpu["engine"] / by_cpu["offline"], 2),
-            "answers": arguments.repeats * (len(texts) + n_singles),
+            "answers": arguments.repeats * (len(mixed[0]) + min(arguments.singles, len(mixed[0]))),
             "different": len(different),
             "differences": different[:10],
             "latency_ms": {f"p{p}": round(1000 * seconds[len(seconds) * p // 100]) for p in (50, 95, 99)},

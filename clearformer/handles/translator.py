@@ -4,7 +4,7 @@ Sentences are sorted by length, decoded in batches that fit a token budget, and 
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from clearformer.data.batch import Batch
 from clearformer.data.collate import pad_batch, pad_source
 from clearformer.data.pairs import with_task_prefix
 from clearformer.data.store import Ragged
-from clearformer.errors import CheckpointError, ConfigError, DataError
+from clearformer.errors import CheckpointError, ConfigError, DataError, LengthError
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.engine import Decoder, finished
 from clearformer.generation.sampling import generators
@@ -66,6 +66,8 @@ class Translator(Handle, WordVectors):
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.decode, self.prefix = decode or DecodeConfig(), prefix
         self.decoder = Decoder(model)
+        self.cut: Callable[[str, int, int], None] = warn_of_cut
+        """What to do about a text with more tokens than the model reads; its beginning is used unless this raises."""
 
     @property
     def start_id(self) -> int:
@@ -212,19 +214,27 @@ class Translator(Handle, WordVectors):
         return self.encode(self.source_tokenizer, [with_task_prefix(text, self.prefix) for text in texts])
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text. Texts that, with EOS or BOS, exceed the max length are cut with a warning."""
+        """Return the ids of each text. `cut` is called for texts that, with EOS or BOS, exceed the max length."""
         most = self.model.config.max_length - 1
         encoded = tokenizer.encode(list(texts))
         for text, ids in zip(texts, encoded):
             if len(ids) > most:
-                message = f"{text[:40]!r}… has {count(len(ids), 'token')} and was cut to the first {most:,}"
-                warnings.warn(message, stacklevel=2)
+                self.cut(text, len(ids), most)
         return [ids[:most] for ids in encoded]
 
     def batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
         sources, targets = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
         tok = self.target_tokenizer
         return pad_batch(sources, targets, tok.pad_id, self.start_id, tok.eos_id).to(self.device)
+
+
+def warn_of_cut(text: str, n_tokens: int, most: int) -> None:
+    warnings.warn(f"{text[:40]!r}… has {count(n_tokens, 'token')} and was cut to the first {most:,}", stacklevel=3)
+
+
+def refuse_to_cut(text: str, n_tokens: int, most: int) -> None:
+    message = f"{text[:40]!r}… has {count(n_tokens, 'token')}, and the model reads at most {most:,}"
+    raise LengthError(message, "send a shorter text, or divide it")
 
 
 def recorded(model: nn.Module, batch: Batch) -> Tensor | None:

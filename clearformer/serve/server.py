@@ -9,6 +9,7 @@ import asyncio
 import signal
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -135,7 +136,9 @@ class Server(uvicorn.Server):
             logger.handlers, logger.propagate = [forward], False
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            self.run(sockets=[listener])
+            with warnings.catch_warnings():
+                warnings.showwarning = self.logs.warn
+                self.run(sockets=[listener])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, suggest
 from clearformer.handles.handle import Handle, describe_architecture
+from clearformer.handles.translator import Translator, refuse_to_cut
 from clearformer.lens.patches import zero_heads
 from clearformer.lens.points import points
 from clearformer.lens.session import Lens, Patch
@@ -241,6 +242,9 @@ class Store:
         else:
             handle = handle_of(self.read(path, self.device))
         use_few_threads(handle.model, 1)
+        for one in (handle, *adapters.values()):
+            if isinstance(one, Translator):
+                one.cut = refuse_to_cut
         return handle, adapters
 
     def close(self, seconds: float = 0.0) -> None:

@@ -33,6 +33,7 @@ HERE = "http://127.0.0.1:8137"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=500, help="requests that schemathesis makes up (marker schema)")
+    parser.addoption("--counts", type=Path, help="a file for the number of answers by path and status (marker schema)")
 
 
 @pytest.fixture(scope="session")

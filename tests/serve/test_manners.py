@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,34 @@ def test_unknown_parameters_are_named(client: TestClient) -> None:
         assert hint in error["hint"]
     response = client.get("/v1/models", params={"limit": 3})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "limit")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/translate", {"text": TEXT * 90}),
+        ("/v1/translate", {"text": [TEXT, TEXT * 90], "align": True}),
+        ("/v1/completions", {"prompt": TEXT * 90, "model": "gpt"}),
+        ("/v1/score", {"source": TEXT, "text": TEXT * 90}),
+        ("/api/activations", {"text": TEXT * 90, "names": []}),
+        ("/api/activations", {"text": TEXT, "target": TEXT * 90, "names": []}),
+    ],
+)
+def test_a_text_that_is_longer_than_the_model_reads_is_not_cut(client: TestClient, path: str, body: Any) -> None:
+    response = client.post(path, json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "too_long")
+
+
+@pytest.mark.parametrize("has_texts", [False, True])
+def test_warnings_are_logged_as_json(has_texts: bool) -> None:
+    stream = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = Logs(stream, has_texts).warn
+        warnings.warn(f"{TEXT} has 9 tokens", stacklevel=1)
+    (row,) = map(json.loads, stream.getvalue().splitlines())
+    assert (row["event"], row["level"], row["category"]) == ("warning", "warning", "UserWarning")
+    assert (TEXT in str(row)) == has_texts
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"text": "\\ud800"}', b'{"\\ud800": 1}', b"[" * 9999])

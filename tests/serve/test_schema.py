@@ -1,8 +1,10 @@
 """Requests that schemathesis makes up from the description of the API, valid and invalid ones, to every path.
 
-`make test-schema`, or for more of them: pytest -m schema tests/serve/test_schema.py --cases 10000
+`make test-schema`, or for more of them: pytest -m schema tests/serve/test_schema.py --cases 10000.
+benchmarks/serve_schema.py records the answers by path and status.
 """
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -101,8 +103,12 @@ def test_no_bug_and_nothing_undocumented(schema_url: str, pytestconfig: pytest.C
             except Exception as error:
                 if "Unsatisfiable" not in type(error).__name__:
                     raise
-    print("\n".join(f"{label} {status}: {n}" for (label, status), n in sorted(statuses.items())))
+    counts: dict[str, dict[int, int]] = {}
+    for (label, status), n in sorted(statuses.items()):
+        counts.setdefault(label, {})[status] = n
+    if (path := pytestconfig.getoption("--counts")) is not None:
+        path.write_text(json.dumps(counts), encoding="utf-8")
     answered = {label for label, status in statuses if status == 200}
-    for path in MODELS if n_each >= ENOUGH else ():
-        assert path.startswith(("/api/lens", "/v1/fill", "/v1/audio")) or f"POST {path}" in answered, path
+    for called in MODELS if n_each >= ENOUGH else ():
+        assert called.startswith(("/api/lens", "/v1/fill", "/v1/audio")) or f"POST {called}" in answered, called
     assert sum(statuses.values()) > 0.5 * pytestconfig.getoption("--cases")
