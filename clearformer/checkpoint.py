@@ -9,7 +9,7 @@
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
     metrics.jsonl        one JSON object per line, by step
-    histograms.jsonl     histograms of weights and gradients at each validation, with train.histograms
+    histograms.jsonl     histograms of weights, gradients and activations at each validation
     samples.jsonl        the sample of the model's output that each validation prints
     loggers.json         the ids of the run in MLflow and W&B, and the last step sent to each
     report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it

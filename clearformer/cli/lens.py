@@ -124,7 +124,7 @@ def lens(
     ctc (the spikes of a speech model over a recording),
     gates (gates and states of an RNN, GRU or LSTM by token),
     gradient-flow (gradient norms of the loss on a text by layer and kind of weight),
-    histograms (weights and activations by layer on a text; without TEXT, weights and gradients over a training),
+    histograms (weights and activations by layer on a text; without TEXT, also gradients, over a training),
     positions (similarities and norms of the position encoding, and whether a shift is a rotation),
     probe (what a linear probe of each layer learns from the labelled --texts, compared with shuffled labels),
     vectors (maps of the token embeddings of a text or of --words in two and three dimensions),

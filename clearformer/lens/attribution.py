@@ -31,8 +31,9 @@ BUDGET = 8192  # tokens of one forward pass, each at several points of the path
 def attribution(reading: Reading, position: int | None = None, steps: int = STEPS) -> dict[str, Any]:
     """Return both attributions, (outputs, inputs), with f(x), f(b) and the gap of each output.
 
-    The outputs are the tokens of a text or translation, each class of a classifier, or the output at one `position`.
-    The inputs of a translator are the source, then the translation up to the output.
+    The outputs are the tokens of a text or translation, each class of a classifier, or the output at one `position`:
+    of a tagger, the class of each word, or each class of the word at `position`. The inputs of a translator are the
+    source, then the translation up to the output; those of a classifier of pairs are both texts.
     """
     speller(reading)
     check_length(reading)

@@ -1,4 +1,4 @@
-"""Histograms of weights and activations by layer: on a text, or of weights and gradients over a training.
+"""Histograms of weights and activations by layer: on a text, or of weights, gradients and activations over a training.
 
     n_b = number of values in bin b of 32          and of values outside the bins (layers/histogram.py)
 
@@ -21,6 +21,7 @@ from clearformer.layers.weight_names import place_of
 from clearformer.lens.points import points
 from clearformer.lens.reading import Reading
 
+PARTS = ("weights", "gradients", "activations")
 EVERY = "train with --set train.histograms=true, or give a text"
 
 
@@ -68,7 +69,7 @@ def described(name: str, parts: list[Tensor]) -> dict[str, Any]:
 
 
 def histograms_of_run(folder: Path, layer: str | None = None) -> dict[str, Any]:
-    """Return the histograms of weights and gradients that a training recorded, by layer and step."""
+    """Return the histograms that a training recorded, by layer and step. Older runs have no activations."""
     file = RunFolder(folder).histograms
     if not file.exists():
         raise DataError(f"{folder} has no histograms of its training", EVERY)
@@ -76,17 +77,13 @@ def histograms_of_run(folder: Path, layer: str | None = None) -> dict[str, Any]:
     rows = [json.loads(line) for line in complete if line.strip()]
     if not rows:
         raise DataError(f"{file} has no records yet", "wait for the first validation of the run")
-    names = pick(list(rows[0]["weights"]), layer, str(folder))
+    known = [*dict.fromkeys([*rows[0]["weights"], *rows[0].get("activations", {})])]
+    names = pick(known, layer, str(folder))
     return {
-        "title": f"Weights and gradients of {folder.name} over its training",
+        "title": f"Weights, gradients and activations of {folder.name} over its training",
         "steps": [row["step"] for row in rows],
         "layers": [
-            {
-                "name": name,
-                "weights": [row["weights"].get(name) for row in rows],
-                "gradients": [row["gradients"].get(name) for row in rows],
-            }
-            for name in names
+            {"name": name} | {part: [row.get(part, {}).get(name) for row in rows] for part in PARTS} for name in names
         ],
     }
 

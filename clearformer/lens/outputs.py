@@ -62,12 +62,31 @@ def predicted(reading: Reading, rows: Tensor) -> list[int]:
 
 
 def choose_outputs(reading: Reading, rows: Tensor, position: int | None) -> list[Output]:
-    """Return every class of a classifier; else the token of each row, or of the row at `position`."""
+    """Return every class of a classifier; else the token of each row, or of the row at `position`.
+
+    A tagger has the class that it predicts for each word, or every class of the word at `position`.
+    """
     spell = speller(reading)
+    if reading.words is not None:
+        return tagged(spell, reading.words, rows, position)
     if len(rows) == 1 and reading.ids is None:
         return [Output(name, 0, i) for i, name in enumerate(spell(list(range(rows.size(1)))))]
     ids, names = predicted(reading, rows), row_names(reading, len(rows))
+    check_position(position, len(rows), "output")
     wanted = range(len(rows)) if position is None else [position]
-    if position is not None and not -len(rows) <= position < len(rows):
-        raise ConfigError(f"there is no output {position}", f"choose from 0 to {len(rows) - 1}")
     return [Output(spell([ids[r]])[0] if names[r] == "?" else names[r], r, ids[r]) for r in wanted]
+
+
+def tagged(spell: Spell, words: list[tuple[str, int]], rows: Tensor, position: int | None) -> list[Output]:
+    """Return the best class of each word, or every class of one word."""
+    check_position(position, len(words), "word")
+    names = spell(list(range(rows.size(1))))
+    if position is not None:
+        return [Output(name, words[position][1], k) for k, name in enumerate(names)]
+    best = rows.argmax(-1).tolist()
+    return [Output(f"{word}: {names[best[row]]}", row, best[row]) for word, row in words]
+
+
+def check_position(position: int | None, n: int, kind: str) -> None:
+    if position is not None and not -n <= position < n:
+        raise ConfigError(f"there is no {kind} {position}", f"choose from 0 to {n - 1}")

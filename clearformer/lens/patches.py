@@ -3,6 +3,7 @@
 zero_heads(2, 5)          heads switched off: their part of z is 0
 mean_heads(z, 2)          heads that say the same at every position: the mean of z over texts and positions
 zero_units(7)             hidden features switched off
+mean_units(x, 7)          hidden features that are the same at every position
 replace(x, at=[3])        the activation of another run, everywhere or at positions
 add(v, at=[3])            steering: a vector added to the residual stream
 scale(0.5)                everything multiplied
@@ -32,14 +33,13 @@ def mean_heads(reference: Tensor, *heads: int) -> Patch:
 
 def zero_units(*units: int) -> Patch:
     """Switch features off, on the last axis."""
+    return lambda value, name: with_units(value, units, 0.0, name)
 
-    def change(value: Tensor, name: str) -> Tensor:
-        check(units, value.size(-1), "unit", name)
-        value = value.clone()
-        value[..., list(units)] = 0.0
-        return value
 
-    return change
+def mean_units(reference: Tensor, *units: int) -> Patch:
+    """Replace features by their means over the rows and positions of a reference (…, D), on the last axis."""
+    means = reference.flatten(0, -2).mean(0)  # (D,)
+    return lambda value, name: with_units(value, units, means[list(units)], name)
 
 
 def replace(other: Tensor, at: Sequence[int] | None = None) -> Patch:
@@ -74,6 +74,13 @@ def with_heads(value: Tensor, heads: Sequence[int], new: Tensor | float, name: s
     check(heads, value.size(1), "head", name)
     value = value.clone()
     value[:, list(heads)] = new if isinstance(new, float) else new.to(value)
+    return value
+
+
+def with_units(value: Tensor, units: Sequence[int], new: Tensor | float, name: str) -> Tensor:
+    check(units, value.size(-1), "unit", name)
+    value = value.clone()
+    value[..., list(units)] = new if isinstance(new, float) else new.to(value)
     return value
 
 

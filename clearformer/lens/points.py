@@ -93,7 +93,9 @@ def select(wanted: Iterable[str], known: dict[str, Point]) -> dict[str, list[int
         pattern, _, heads = asked.partition("[")
         matching = [name for name in known if fnmatchcase(name, pattern)]
         if not matching:
-            raise ConfigError(f"no activation is called `{pattern}`", suggest(pattern, known))
+            hint = suggest(pattern, known)
+            hint = hint if len(hint) < 400 else "`clearformer lens list` prints all names"
+            raise ConfigError(f"no activation is called `{pattern}`", hint)
         indices = read_heads(heads.removesuffix("]"), asked) if heads else None
         for name in matching:
             before = chosen.get(name, [])

@@ -8,7 +8,7 @@ A translator reads the source and its translation (teacher forcing), so that one
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import prod
 from typing import Any
@@ -19,18 +19,22 @@ from torch import Tensor, nn
 
 from clearformer.data.batch import EncoderBatch, Tensors, TextBatch
 from clearformer.data.recordings import pad_sounds
+from clearformer.data.tags import word_rows
 from clearformer.errors import ConfigError, DataError
+from clearformer.handles.classifier import divide
 from clearformer.handles.handle import Handle
 from clearformer.handles.image_model import ImageModel
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.masked_model import MaskedModel
 from clearformer.handles.sentence_scorer import SentenceScorer
+from clearformer.handles.tagger import Tagger, words_of
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.handles.text_model import TextModel
 from clearformer.handles.transcriber import Transcriber
 from clearformer.handles.translator import Translator
 from clearformer.lens.session import Lens, Patch
 from clearformer.models.classifier import read as read_base
+from clearformer.text.normalize import clean
 
 Spell = Callable[[list[int]], list[str]]
 Input = str | np.ndarray
@@ -56,6 +60,8 @@ class Reading:
     """The names of ids of the vocabulary or of classes, if the model has logits."""
     ids: list[int | None] | None = None
     """The ids of `outputs` in the vocabulary, if they are tokens; None where the text ends."""
+    words: list[tuple[str, int]] | None = None
+    """The words of a tagger, each with the row of the logits that classifies it."""
 
     def look(self, keep: Iterable[str] = (), put: Mapping[str, Patch] | None = None) -> tuple[Tensor, Lens]:
         """Run the model once. Returns its logits (without a head, its last hidden states) and the kept activations."""
@@ -128,9 +134,30 @@ def read_prompt(handle: LanguageModel, text: str, target: str | None = None) -> 
 @read.register(TextModel)
 @read.register(SentenceScorer)
 def read_text(handle: Any, text: str, target: str | None = None) -> Reading:
+    """Read a text. A tab separates the two texts of a pair, for a classifier of pairs."""
     refuse_target(handle, target)
     most = getattr(handle, "max_tokens", handle.model.config.max_length)
-    [ids], [segments] = handle.tokenizer.encode_with_specials([text], max_tokens=most)
+    is_pair = getattr(handle, "is_pair", False)
+    halves = divide([text], "\t" in text if is_pair is None else is_pair)
+    texts, pairs = (half and [clean(part) for part in half] for half in halves)
+    [ids], [segments] = handle.tokenizer.encode_with_specials(texts, pairs, max_tokens=most)
+    return read_ids(handle, ids, segments)
+
+
+@read.register
+def read_words(handle: Tagger, text: str, target: str | None = None) -> Reading:
+    """Read the words of a text, as the tagger splits them; of a text that does not fit, its first words."""
+    refuse_target(handle, target)
+    [words] = words_of([text])
+    if not words:
+        raise DataError("the text is empty", "give a text with at least one word")
+    rows, places = word_rows([words], handle.tokenizer, handle.max_tokens)
+    n = int(rows.lengths[0])
+    known = [(word, place) for word, place in zip(words, places.tolist()) if place < n]
+    return replace(read_ids(handle, rows.flat[:n].tolist(), [0] * n), words=known)
+
+
+def read_ids(handle: Any, ids: list[int], segments: list[int]) -> Reading:
     if not ids:
         raise DataError("the text is empty", "give a text with at least one word")
     pieces, tokens = handle.tokenizer.pieces(ids), torch.tensor([ids], device=handle.device)
@@ -139,7 +166,7 @@ def read_text(handle: Any, text: str, target: str | None = None) -> Reading:
     spell: Spell | None = handle.tokenizer.pieces if isinstance(handle, MaskedModel) else None
     if classes := getattr(handle, "classes", None):
         spell = lambda ids: [classes[i] for i in ids]  # noqa: E731
-    known = ids if isinstance(handle, MaskedModel) else None
+    known: list[int | None] | None = [*ids] if isinstance(handle, MaskedModel) else None
     return Reading(handle.name, handle.model, batch, compute, pieces, pieces, spell=spell, ids=known)
 
 

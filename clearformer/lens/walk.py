@@ -3,11 +3,13 @@
     token → id → embedding → + position → Q, K, V → Q K' → ÷ √d → softmax → × V → sum → heads joined → W_out
           → + residual, norm → feed-forward → + residual → next layers → logits → word
 
+The walk of an image begins with its patches, that of a recording with its frames (walk_inputs.py).
 One layer and one head are shown in full. Each step is computed from the step before by its equation, in plain torch.
 `gap` is its largest difference from the activation that the model records (None where the model records none).
 """
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -24,9 +26,10 @@ from clearformer.layers.positions import Rotation, rotate
 from clearformer.layers.token_norm import TokenBatchNorm
 from clearformer.lens.outputs import by_row, check_length, row_names, speller
 from clearformer.lens.patches import check as check_index
-from clearformer.lens.points import CORE
+from clearformer.lens.points import CORE, points
 from clearformer.lens.reading import Reading
 from clearformer.lens.session import Lens
+from clearformer.lens.walk_inputs import cut_image, hear_frames
 
 
 @torch.no_grad()
@@ -45,8 +48,7 @@ def walk(reading: Reading, layer: str | None = None, head: int = 0) -> dict[str,
     if chosen not in blocks:
         raise ConfigError(f"{reading.name} has no block `{layer}`", suggest(chosen, blocks))
     path, _, index = chosen.rpartition(".blocks.")
-    recorded = [f"{chosen}.*", "*.norm.out", "*embedding.out", "*.resid_pre", "*.resid_post", f"{path}.out"]
-    with Lens(reading.model, keep=[*recorded, *(f"{other}.out" for other in stacks)]) as look:
+    with Lens(reading.model, keep=kept_names(reading.model, chosen, list(stacks))) as look:
         logits = by_row(reading.compute(reading.batch))
     check_index([head], reading.model.get_submodule(f"{chosen}.attn").n_heads, "head", chosen)  # type: ignore[arg-type]
     trip = Walk(reading, look, head)
@@ -65,6 +67,13 @@ def walk(reading: Reading, layer: str | None = None, head: int = 0) -> dict[str,
         "head": head,
         "steps": trip.steps,
     }
+
+
+def kept_names(model: nn.Module, block: str, stacks: list[str]) -> list[str]:
+    """Return the names of all activations that a walk through a block is compared with."""
+    wanted = [f"{block}.*", "*.norm.out", "*embedding.out", "*.resid_pre", "*.resid_post", "patches.*", "subsample.*"]
+    wanted += [f"{stack}.out" for stack in stacks]
+    return [name for name in points(model) if any(fnmatchcase(name, pattern) for pattern in wanted)]
 
 
 class Walk:
@@ -111,8 +120,7 @@ class Walk:
         self.rows = (self.reading.source or []) if is_source else self.reading.target
         ids = batch.get("source" if is_source else "target" if "target" in batch else "tokens")
         if ids is None:
-            x = self.recorded(f"{path}.blocks.0.resid_pre")
-            return self.add("input", "patches or frames as vectors", x)
+            return self.place(path, stack, cut_image(self) if "pixels" in batch else hear_frames(self))
         base = path.rpartition(".")[0]
         prefix = f"{base}." if base else ""
         side = "embedding" if self.reading.source is None else "source_embedding" if is_source else "target_embedding"
@@ -126,6 +134,10 @@ class Walk:
             which = batch.get("segments")
             numbers = torch.zeros_like(ids) if which is None or segments.num_embeddings == 1 else which
             x = self.add("segment", "x + S[segment]", x + segments.weight[numbers[0]])
+        return self.place(path, stack, x)
+
+    def place(self, path: str, stack: Stack, x: Tensor) -> Tensor:
+        """Go from embeddings to the input of the first block: add the positions, if the stack has any to add."""
         added = stack.positions.add(torch.zeros_like(x)[None], torch.arange(len(x), device=x.device))[0]
         first = self.recorded(f"{path}.blocks.0.resid_pre")
         if added.any():

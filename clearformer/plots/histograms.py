@@ -23,6 +23,11 @@ def histogram_figures(data: Mapping[str, Any]) -> dict[str, Callable[[Path], Pat
 
 
 PARTS = ("activations", "weights")
+ACROSS = {
+    "weights": "weight",
+    "gradients": "log10 of the gradient, before clipping",
+    "activations": "output of the layer",
+}
 
 
 def plot_layers(layers: Sequence[Mapping[str, Any]], title: str, part: str, path: Path | str) -> Path:
@@ -35,16 +40,15 @@ def plot_layers(layers: Sequence[Mapping[str, Any]], title: str, part: str, path
 
 
 def plot_steps(layer: Mapping[str, Any], steps: Sequence[int], title: str, path: Path | str) -> Path:
-    """Plot the weights and the gradients of a layer: one ridge for each validation, from the first at the top."""
+    """Plot the weights, gradients and activations of a layer: one ridge for each validation, the first at the top."""
     chosen = sorted({round(i) for i in np.linspace(0, len(steps) - 1, min(MOST, len(steps)))})
-    with saved_figure(path, 11, 1.8 + 0.3 * len(chosen)) as figure:
+    parts = [part for part in ACROSS if any(layer[part])]
+    with saved_figure(path, 5.5 * max(1, len(parts)), 1.8 + 0.3 * len(chosen)) as figure:
         figure.suptitle(f"{title}, {layer['name']}", fontsize=11)
-        for ax, part, across in zip(
-            figure.subplots(1, 2), ("weights", "gradients"), ("weight", "log10 of the gradient, before clipping")
-        ):
+        for ax, part in zip(figure.subplots(1, max(1, len(parts)), squeeze=False)[0], parts):
             rows = [(layer[part][i], f"step {steps[i]:,}") for i in chosen if layer[part][i] is not None]
             if rows:
-                draw_ridges(ax, [one for one, _ in rows], [name for _, name in rows], across)
+                draw_ridges(ax, [one for one, _ in rows], [name for _, name in rows], ACROSS[part])
             ax.set_title(part)
     return Path(path)
 

@@ -24,8 +24,9 @@ from clearformer.lens.difference import check_comparable, compared_layers, layer
 from clearformer.lens.points import points
 from clearformer.lens.reading import Reading, read
 from clearformer.lens.session import Lens
+from clearformer.serve.activations import axes, check_size, whole
 from clearformer.serve.answers import answer_of
-from clearformer.serve.lens import axes, check_size, refuse_files, whole
+from clearformer.serve.lens import refuse_files
 from clearformer.serve.schemas import Text
 from clearformer.serve.store import Opened, Store
 from clearformer.verbs.translate import as_row

@@ -6,7 +6,8 @@ POST /api/files/rollout           attention rollout of a Vision Transformer, as 
 POST /api/files/features          feature maps of a `layer`, as `plot features --json`
 POST /api/files/reconstruction    the output of an autoencoder, pixels from 0 to 255, and its error
 POST /api/files/lens/{view}       any view of an image model or a speech recogniser, such as ctc
-POST /api/files/activations       activations by name (`names`, repeated), as /api/activations
+POST /api/files/activations       activations by name (`names`, repeated), as /api/activations; with the image as the
+                                  model sees it, and the pixels that each value of a feature map depends on (`field`)
 GET  /api/filters                 the filters of the first layer, as `plot filters --json`; no file
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
@@ -25,7 +26,9 @@ from clearformer.handles.handle import Handle
 from clearformer.handles.image_autoencoder import ImageAutoencoder
 from clearformer.handles.image_model import ImageModel
 from clearformer.lens.points import points
+from clearformer.lens.reading import read
 from clearformer.lens.shown import shown
+from clearformer.serve.activations import record
 from clearformer.serve.answers import JSONText
 from clearformer.serve.classify import as_predictor
 from clearformer.serve.store import Opened
@@ -58,6 +61,16 @@ class ViewOptions(BaseModel):
     steps: Annotated[int, Field(ge=1, le=1000)] | None = None
     head: int | None = None
     top: Annotated[int, Field(ge=1, le=50)] | None = None
+
+
+class Activations(BaseModel):
+    """The query of a request for activations of an image or a recording."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = None
+    names: Annotated[list[str], Field(max_length=1000, description="names or patterns, such as blocks.*.pattern[0]")]
+    off: Off = []
 
 
 def as_image_model(handle: Handle) -> ImageModel:
@@ -119,6 +132,19 @@ def view(request: Request, name: str, options: Annotated[ViewOptions, Query()], 
     with opened.use(options.off) as handle:
         given = options.model_dump(exclude={"model", "off"}, exclude_none=True)
         return JSONText(compute(name, handle, contents, **given))
+
+
+@router.post("/files/activations", openapi_extra=BODY)
+def activations(
+    request: Request, options: Annotated[Activations, Query()], body: Body, accept: Annotated[str, Header()] = ""
+) -> Response:
+    opened: Opened = request.app.state.store.open(options.model)
+    contents = opened_file(opened.handle, body)
+    with opened.use(options.off) as handle:
+        recorded = record(read(handle, contents), options.names)
+    if isinstance(opened.handle, ImageModel):
+        recorded.values["image"] = shown(contents[None])[0]
+    return recorded.answer(accept)
 
 
 @router.post("/files/{name}", openapi_extra=BODY)

@@ -2,7 +2,7 @@
 
     GET /api/runs                 every run folder, with its last metrics
     GET /api/samples?run=NAME     the samples of the model's output that its validations have printed
-    GET /api/histograms?run=NAME  histograms of weights and gradients by layer and step, with train.histograms
+    GET /api/histograms?run=NAME  histograms of weights, gradients and activations by layer and step
     GET /api/metrics?run=NAME     all records of metrics.jsonl, of one or several runs
     … Accept: text/event-stream   the same, followed by every new record as soon as it is written
 

@@ -83,8 +83,8 @@ class TrainConfig(Config):
     )
     histograms: bool = Field(
         False,
-        description="whether to record histograms of weights and gradients by layer at each validation, in "
-        "histograms.jsonl, for `lens histograms`; each takes less time than a step",
+        description="whether to record histograms of weights, gradients and activations by layer at each "
+        "validation, in histograms.jsonl, for `lens histograms`; each takes less time than a step",
     )
     tensorboard: bool = Field(False, description="whether to add tensorboard to `loggers`")
 

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 import clearformer
-from clearformer.errors import ConfigError
+from clearformer.errors import ConfigError, DataError
+from clearformer.handles.tagger import Tagger
 from clearformer.lens.attribution import along_path, attribution, divide_path, embeddings_of
 from clearformer.lens.outputs import by_row, choose_outputs
 from clearformer.lens.reading import read
+from clearformer.models.build import build_model, parse_model
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.plots.attribution import attribution_figures
 
@@ -100,6 +102,47 @@ def test_a_classifier_has_one_row_per_class(name: str) -> None:
     values = attribution(read(handle, TEXT), steps=3)
     assert values["outputs"] == handle.classes
     assert values["logits"] == pytest.approx(handle.logits(TEXT).tolist(), rel=1e-5)
+
+
+def test_a_pair_of_texts_is_attributed_to_both() -> None:
+    """A tab separates the texts; the logits are those of the classifier, and integrated gradients are complete."""
+    handle: Any = small_handle("classifier", torch.double)
+    handle.is_pair = True
+    values = attribution(read(handle, "the dog sees\ta tree"), steps=512)
+    ids, _ = handle.tokenizer.encode_with_specials(["the dog sees"], ["a tree"])
+    assert values["inputs"] == handle.tokenizer.pieces(ids[0])
+    assert values["logits"] == pytest.approx(handle.logits("the dog sees", "a tree").tolist(), rel=1e-5)
+    for row, logit, baseline in zip(values["integrated"], values["logits"], values["baseline"]):
+        assert sum(row) == pytest.approx(logit - baseline, rel=0.01, abs=0.01)
+    with pytest.raises(DataError, match="is not a pair of texts"):
+        read(handle, "the dog sees")
+    handle.is_pair = None  # the files of the model do not tell
+    assert attribution(read(handle, "the dog sees\ta tree"), steps=2)["inputs"] == values["inputs"]
+
+
+def test_a_tagger_has_a_row_per_word_or_per_class_of_a_word() -> None:
+    words = tokenizer()
+    base = {"kind": "bert", "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11, "vocab": words.vocab_size}
+    torch.manual_seed(0)
+    table = {"kind": "classifier", "base": {**base, "n_layers": 2}, "n_classes": 3, "pooling": "none"}
+    handle = Tagger(build_model(parse_model(table, "x.toml")).double(), words, ["A", "B", "C"])
+    text = "the dog  sees a tree"  # two spaces: words are split as the tagger splits them
+    reading = read(handle, text)
+    logits = handle.logits([text])
+    every = attribution(reading, steps=3)
+    best = [f"{word}: {'ABC'[k]}" for word, k in zip(text.split(), logits.argmax(-1).tolist())]
+    assert every["outputs"] == best
+    assert every["logits"] == pytest.approx(logits.amax(-1).tolist(), rel=1e-5)
+    one = attribution(reading, position=2, steps=3)
+    assert one["outputs"] == ["A", "B", "C"]
+    assert one["logits"] == pytest.approx(logits[2].tolist(), rel=1e-5)
+    with pytest.raises(ConfigError, match="there is no word 5"):
+        attribution(reading, position=5)
+    long = read(handle, "dog " * 40)  # of a text that does not fit, the first words
+    assert long.words is not None
+    assert len(long.words) == 9
+    with pytest.raises(DataError, match="empty"):
+        read(handle, " ")
 
 
 def test_one_position() -> None:

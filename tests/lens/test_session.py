@@ -14,7 +14,7 @@ from clearformer.layers.attention import MultiHeadAttention, PlainCore, pattern
 from clearformer.layers.backends import innermost
 from clearformer.layers.cells import CELLS
 from clearformer.layers.recurrent import Unrolled, recurrent
-from clearformer.lens.patches import add, mean_heads, replace, scale, zero_heads, zero_units
+from clearformer.lens.patches import add, mean_heads, mean_units, replace, scale, zero_heads, zero_units
 from clearformer.lens.points import points
 from clearformer.lens.session import Lens
 from clearformer.models import MODELS
@@ -191,6 +191,14 @@ def test_steering_replacing_and_units() -> None:
     hidden = look["decoder.blocks.0.mlp.hidden"]
     assert hidden[..., [5, 7]].eq(0).all()
     assert hidden[..., [4, 6]].ne(0).any()
+    with Lens(model, keep=["*.0.mlp.hidden"]) as look:
+        model(batch)
+    plain = look["decoder.blocks.0.mlp.hidden"]
+    with Lens(model, keep=["*.0.mlp.hidden"], put={"decoder.blocks.0.mlp.hidden": mean_units(plain, 5)}) as look:
+        model(batch)
+    hidden = look["decoder.blocks.0.mlp.hidden"]
+    torch.testing.assert_close(hidden[..., 5], plain[..., 5].mean().expand_as(hidden[..., 5]))
+    assert hidden[..., 4].equal(plain[..., 4])
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ from clearformer.tuning.adapters import add_lora
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import PrefixConfig, add_prefix
 
+from .small_handles import small
 from .streams import KINDS, LANGUAGE_MODELS, TEXT, TRANSLATORS, small_handle
 
 WAY = ["id", "embedding", "Q", "K", "V", "scores", "scaled scores", "pattern", "z", "heads joined", "W_out"]
@@ -67,6 +69,35 @@ def test_the_steps_of_attention_follow_from_each_other(name: str) -> None:
     torch.testing.assert_close(matrix(values, "z"), pattern @ v)
     [weighted] = [step["name"] for step in values["steps"] if step["name"].startswith("×")][:1]
     torch.testing.assert_close(matrix(values, weighted).sum(0), matrix(values, "z")[-1])
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean"])
+def test_an_image_begins_with_its_patches(handle: Any, sample: Any, pooling: str) -> None:
+    model = handle("vit", pooling=pooling)
+    pixels = sample(model, 1).pixels[0]
+    values = walk(read(model, pixels), "encoder.blocks.1", 2)
+    follows(values)
+    patches = matrix(values, "patch")  # normalised
+    assert patches.shape == (9, 49)
+    corner = (pixels[0, 7:14, :7] / 255 - 0.4) / 0.3
+    assert patches[3].tolist() == pytest.approx(corner.flatten().tolist(), rel=1e-5)
+    weight = model.model.patches.conv.weight.detach().flatten(1).float()
+    torch.testing.assert_close(matrix(values, "embedding"), patches @ weight.T, atol=1e-5, rtol=1e-5)
+    names = [step["name"] for step in values["steps"]]
+    assert ("class token" in names) == (pooling == "class")
+    assert names.index("embedding + position") < names.index("Q") < names.index("logits")
+    assert len(values["steps"][-1]["rows"]) == 1
+
+
+def test_a_recording_begins_with_its_frames() -> None:
+    model = small("speech-transformer")
+    sound = (3000 * np.random.default_rng(0).normal(size=2000)).astype("int16")
+    reading = read(model, sound)
+    values = walk(reading, None, 5)
+    follows(values)
+    assert [step["name"] for step in values["steps"]][:2] == ["frames", "convolution 0"]
+    assert matrix(values, "frames").size(1) == 7  # mel bands
+    assert values["steps"][1]["rows"] == reading.target
 
 
 def test_a_wrong_step_would_be_noticed() -> None:

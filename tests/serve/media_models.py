@@ -1,6 +1,7 @@
 """Small models for texts, images and recordings, trained for seconds, as run folders with their validation data.
 
 reviews     texts with `dull` are bad and with `fine` good, but one label in eight is wrong
+same        pairs of texts are alike if both have `dull` or both have `fine`; two steps, which learn nothing
 tags        words before `film` have the class B, others O
 stripes     images with horizontal or vertical stripes, one label in eight wrong; calibrated
 patches     a Vision Transformer of the same size with random weights, and no data
@@ -35,10 +36,12 @@ def write_media(folder: Path) -> Path:
     data = folder.parent / f"{folder.name}-data"
     data.mkdir()
     write_reviews(data / "reviews.tsv")
+    write_same(data / "same.tsv")
     write_tags(data / "tags.conll")
     write_stripes(data / "stripes")
     write_tones(data / "tones")
     train(folder / "reviews", 40, labels=data / "reviews.tsv", model="bert", settings=text_sizes(64))
+    train(folder / "same", 2, labels=data / "same.tsv", model="bert", settings=text_sizes(64))
     train(folder / "tags", 2, labels=data / "tags.conll", model="bert", settings=text_sizes(64))
     image = ["train.tokens=32", "data.held_out=0.3", "image.size=16"]
     net = ["model.depths=[1,1]", "model.widths=[5,7]", "model.stem_width=5", "model.block=basic", "model.stem=3x3"]
@@ -80,6 +83,15 @@ def write_reviews(path: Path) -> None:
         words.insert(draw.randrange(len(words)), ("dull", "fine")[i % 2])
         is_bad = (i % 2 == 0) == (draw.random() > 1 / 8)
         lines.append(f"{' '.join(words)}\t{'bad' if is_bad else 'good'}\n")
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def write_same(path: Path) -> None:
+    draw, lines = Random(5), ["sentence1\tsentence2\tlabel\n"]
+    for i in range(60):
+        first, second = (("dull", "fine")[draw.randrange(2)] for _ in range(2))
+        texts = [f"{draw.choice(WORDS)} {word} {draw.choice(WORDS)} {i}" for word in (first, second)]
+        lines.append(f"{texts[0]}\t{texts[1]}\t{'alike' if first == second else 'other'}\n")
     path.write_text("".join(lines), encoding="utf-8")
 
 

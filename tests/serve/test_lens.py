@@ -133,7 +133,7 @@ def test_mistakes_are_explained(client: TestClient, path: str, body: dict[str, A
 
 
 def test_too_many_numbers_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.serve.lens.MOST_NUMBERS", 1000)
+    monkeypatch.setattr("clearformer.serve.activations.MOST_NUMBERS", 1000)
     response = client.post("/api/activations", json={"text": TEXT, "names": ["*"]})
     assert response.status_code == 400
     assert "at most 1,000" in response.json()["error"]["message"]

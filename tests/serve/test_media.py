@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load
 
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
@@ -20,10 +21,11 @@ import clearformer
 from clearformer.data.image_sample import ImageSample
 from clearformer.lens import features, filters, rollout
 from clearformer.lens.grad_cam import explain
+from clearformer.lens.reading import read
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
 from clearformer.serve.store import Store
-from clearformer.serve.uploads import MOST_PIXELS
+from clearformer.serve.uploads import MOST_PIXELS, opened_file
 from clearformer.verbs.lens import view
 
 from .media_models import as_png, stripes, tone, write_media
@@ -98,6 +100,22 @@ def test_attribution_speaks_for_the_class_that_the_word_decides(client: TestClie
     answer = client.post("/api/lens/attribution", json={"text": TEXT, "model": "runs/reviews"}).json()
     for_good = answer["integrated"][answer["outputs"].index("good")]
     assert answer["inputs"][int(np.argmax(for_good))] == "fine"
+
+
+def test_attribution_of_a_pair_and_of_a_word(client: TestClient, handle: Any) -> None:
+    pair = ["the fine film", "a dull story"]
+    body = {"text": "\t".join(pair), "model": "runs/same"}
+    answer = client.post("/api/lens/attribution", json=body).json()
+    assert answer["outputs"] == ["alike", "other"]
+    assert answer["logits"] == pytest.approx(handle("same").logits(*pair).tolist(), rel=1e-4, abs=1e-5)
+    assert len(answer["inputs"]) == len(answer["integrated"][0]) > 6
+    response = client.post("/api/lens/attribution", json={**body, "text": "the fine film"})
+    assert response.status_code == 400
+    assert "is not a pair of texts" in response.json()["error"]["message"]
+    body = {"text": TEXT, "model": "runs/tags", "position": 1}
+    answer = client.post("/api/lens/attribution", json=body).json()
+    assert answer["outputs"] == ["B", "O"]
+    assert answer["logits"] == pytest.approx(handle("tags").logits([TEXT])[1].tolist(), rel=1e-4, abs=1e-5)
 
 
 def test_classes_and_calibration(client: TestClient, media: Path) -> None:
@@ -192,6 +210,61 @@ def test_every_format_and_size(client: TestClient, format: str) -> None:
 def test_any_view_of_an_image_model(client: TestClient, handle: Any) -> None:
     answer = send(client, "lens/attention", PNG, model="runs/patches", layer="encoder.blocks.1.attn").json()
     same(answer, view("attention", handle("patches"), pixels(), layer="encoder.blocks.1.attn"))
+
+
+def field(size: int, step: int) -> dict[str, int]:
+    return {"size": size, "step": step}
+
+
+def test_activations_of_an_image(client: TestClient, handle: Any) -> None:
+    names = ["stem.conv.out", "stages.1.0.out", "out"]
+    answer = send(client, "activations", PNG, model="runs/stripes", names=names).json()
+    reading = read(handle("stripes"), pixels())
+    _, look = reading.look(names)
+    for name in names:
+        one = answer["activations"][name]
+        assert one["shape"] == list(look[name].shape[1:])
+        np.testing.assert_allclose(one["values"], look[name][0], rtol=1e-4, atol=1e-5)
+    assert answer["image"] == pixels()[0].tolist()
+    fields = {name: one["field"] for name, one in answer["activations"].items()}
+    stages = 3 + 2 + 2 + 2 + 4  # stem 3 × 3; two filters of 3; one of stride 2, then one whose steps are 2 pixels
+    assert fields == {
+        "stem.conv.out": {"size": 3, "step": 1},
+        "stages.1.0.out": {"size": stages, "step": 2},
+        "out": None,
+    }
+
+
+def test_activations_of_a_vision_transformer_and_of_a_recording(client: TestClient, handle: Any) -> None:
+    names = "encoder.blocks.1.attn.pattern[0,3]"
+    one = send(client, "activations", PNG, model="runs/patches", names=names).json()["activations"][names[:-5]]
+    patches = ["<class>", *(f"patch {i}" for i in range(16))]
+    assert (one["shape"], one["rows"], one["columns"], one["field"]) == ([2, 17, 17], patches, patches, None)
+    np.testing.assert_allclose(np.sum(one["values"], -1), 1, atol=1e-5)
+    response = client.post(
+        "/api/files/activations",
+        content=WAV,
+        params={"model": "runs/tones", "names": ["layers.l0.h", "subsample.convs.1.out"]},
+        headers={"accept": "application/vnd.safetensors"},
+    )
+    _, look = read(handle("tones"), opened_file(handle("tones"), WAV)).look(["layers.l0.h"])
+    tensors = load(response.content)
+    torch.testing.assert_close(tensors["layers.l0.h"], look["layers.l0.h"][0])
+    length = int.from_bytes(response.content[:8], "little")
+    values = json.loads(json.loads(response.content[8 : 8 + length])["__metadata__"]["values"])
+    frames = values["target"]
+    assert frames[1] == "0.06 s"
+    assert values["activations"]["layers.l0.h"]["rows"] == frames
+    assert values["activations"]["subsample.convs.1.out"]["columns"] == frames  # channels first
+    assert "image" not in values
+
+
+def test_activations_by_file_are_refused_with_a_sentence(client: TestClient) -> None:
+    response = send(client, "activations", PNG, model="runs/reviews", names="*")
+    assert "it reads texts, not files" in response.json()["error"]["message"]
+    response = send(client, "activations", PNG, model="runs/stripes", names="nothing.at.all")
+    assert response.json()["error"]["message"] == "no activation is called `nothing.at.all`"
+    assert len(response.json()["error"]["hint"]) < 400
 
 
 # --- recordings

@@ -6,6 +6,7 @@ The tests that import this are skipped without Playwright (`make test-browser` i
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -20,4 +21,19 @@ def open_page(page: Any, url: str, route: str) -> None:
 def download(page: Any, button: str | re.Pattern[str]) -> str:
     with page.expect_download() as info:
         page.get_by_role("button", name=button).click()
+    return Path(info.value.path()).read_text(encoding="utf-8")
+
+
+def params(page: Any) -> dict[str, str]:
+    return {name: value[0] for name, value in parse_qs(page.url.partition("?")[2]).items()}
+
+
+def choose(page: Any, file: dict[str, Any]) -> None:
+    page.locator("input[type=file]").set_input_files(file)
+    expect(page.locator(".filename")).to_have_text(file["name"])
+
+
+def saved(page: Any, title: str, kind: str = "save numbers as JSON") -> str:
+    with page.expect_download() as info:
+        page.get_by_role("button", name=re.compile(f"^{title}.*{kind}")).click()
     return Path(info.value.path()).read_text(encoding="utf-8")

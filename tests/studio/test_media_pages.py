@@ -2,20 +2,19 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
 
 from clearformer.loading.open import handle_of, open_model
+from clearformer.verbs.lens import view
 
 from ..serve.media_models import RATE, as_png, stripes, tone
-from .driving import expect, open_page
+from .driving import choose, expect, open_page, params, saved
 
 pytestmark = pytest.mark.browser
 TEXT = "the fine film about a house"
@@ -39,15 +38,6 @@ def lenient(chromium: Any) -> Iterator[Any]:
     context.close()
 
 
-def params(page: Any) -> dict[str, str]:
-    return {name: value[0] for name, value in parse_qs(page.url.partition("?")[2]).items()}
-
-
-def choose(page: Any, file: dict[str, Any]) -> None:
-    page.locator("input[type=file]").set_input_files(file)
-    expect(page.locator(".filename")).to_have_text(file["name"])
-
-
 def drop(page: Any, file: dict[str, Any]) -> None:
     """Drop a file on the page as a user does."""
     script = """([name, type, bytes]) => {
@@ -61,12 +51,6 @@ def drop(page: Any, file: dict[str, Any]) -> None:
     expect(page.locator(".drop")).to_be_visible()
     page.evaluate(script, [file["name"], file["mimeType"], list(file["buffer"])])
     expect(page.locator(".filename")).to_have_text(file["name"])
-
-
-def saved(page: Any, title: str, kind: str = "save numbers as JSON") -> str:
-    with page.expect_download() as info:
-        page.get_by_role("button", name=re.compile(f"^{title}.*{kind}")).click()
-    return Path(info.value.path()).read_text(encoding="utf-8")
 
 
 def bars(page: Any) -> dict[str, float]:
@@ -131,6 +115,36 @@ def test_a_tagger_has_a_class_for_each_word(page: Any, url: str, handle: Any) ->
     word = handle("tags").predict(TEXT, top=2)["words"][2]
     assert bars(page)[word["label"]] == pytest.approx(word["probability"], abs=0.006)
     assert params(page)["word"] == "2"
+
+
+def test_what_speaks_for_the_class_of_each_word(page: Any, url: str, handle: Any) -> None:
+    open_page(page, url, f"classify?model=runs/media/tags&text={TEXT}")
+    best = handle("tags").predict(TEXT, top=2)["words"]
+    heading = page.locator(".reason h3")
+    expect(heading).to_have_text(f"What speaks for {best[0]['label']}, the class of the")
+    page.locator(".token").nth(2).click()
+    expect(heading).to_have_text(f"What speaks for {best[2]['label']}, the class of film")
+    values = view("attribution", handle("tags"), TEXT, position=2)
+    expect(page.locator(".shade")).to_have_count(len(values["inputs"]))
+    shown = [float(rect.get_attribute("data-value")) for rect in page.locator(".shade .heat").all()]
+    expected = values["integrated"][values["outputs"].index(best[2]["label"])]
+    assert shown == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    page.reload()
+    expect(heading).to_have_text(f"What speaks for {best[2]['label']}, the class of film")
+
+
+def test_what_speaks_for_the_class_of_a_pair(page: Any, url: str, handle: Any) -> None:
+    pair = ("the fine film", "a dull story")
+    open_page(page, url, f"classify?model=runs/media/same&text={pair[0]}&pair={pair[1]}")
+    [best, _] = handle("same").predict(*pair, top=2)["top"]
+    expect(page.locator(".verdict")).to_contain_text(f"{best['label']}, ")
+    expect(page.locator(".reason h3")).to_have_text(f"What speaks for {best['label']}")
+    values = view("attribution", handle("same"), "\t".join(pair))
+    words = page.locator(".shade text:first-of-type").all_text_contents()
+    assert words == values["inputs"]
+    shown = [float(rect.get_attribute("data-value")) for rect in page.locator(".shade .heat").all()]
+    expected = values["integrated"][values["outputs"].index(best["label"])]
+    assert shown == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
 def test_classes_of_a_dropped_image(page: Any, url: str, handle: Any) -> None:
@@ -384,6 +398,9 @@ def test_without_a_model_the_page_says_what_to_type(page: Any, url: str, route: 
         ("classify?model=runs/media/stripes", ".reason image"),
         ("images?model=runs/media/stripes", ".features image"),
         ("speech?model=runs/media/tones&at=0.4", ".hearing"),
+        ("inside?model=runs/media/stripes&cell=3,5", ".cellpanel dl"),
+        ("inside?model=runs/media/tones&cell=3,5", ".cellpanel dl"),
+        (f"classify?model=runs/media/tags&text={TEXT}&word=2", ".shade"),
     ],
 )
 def test_no_serious_violation_of_accessibility(

@@ -212,8 +212,10 @@ def test_look_inside_from_layer_to_head_to_cell(page: Any, url: str, translator:
     assert terms["q · k / √64"] == terms["score"]
     weight = float(terms["weight, the softmax over the row"].split()[0]) / 100
     assert weight == pytest.approx(float(look[f"{LAST}.pattern"][0, 2, 1, 1]), rel=0.06, abs=6e-3)
-    values = json.loads(download(page, "save numbers as JSON"))
+    values = json.loads(download(page, "Activation: save numbers as JSON"))
     assert (values["name"], values["head"]) == (f"{LAST}.pattern", 2)
+    query = json.loads(download(page, "query: save numbers as JSON"))["values"]
+    assert query == pytest.approx(look[f"{LAST}.q"][0, 2, 1].tolist(), abs=1e-3)
 
 
 def test_the_walk_shows_every_matrix_of_a_head(page: Any, url: str, translator: Any) -> None:
@@ -272,6 +274,10 @@ def test_training_shows_samples_and_histograms(page: Any, url: str, trained: Pat
     assert [row["counts"] for row in values] == [row["gradients"]["decoder.blocks.0"]["counts"] for row in rows]
     section.locator("summary").click()
     expect(section.locator("tbody tr")).to_have_count(3)
+    page.get_by_text("Activations", exact=True).click()
+    expect(section.get_by_role("heading", name="Activations of decoder.blocks.0")).to_be_visible()
+    expect(section.locator(".ridge")).to_have_count(3)
+    assert "part=activations" in page.url
     open_page(page, url, "training?run=fast")
     expect(section.locator(".hint").first).to_contain_text("train.histograms=true")
     expect(page.locator(".samples")).to_be_hidden()

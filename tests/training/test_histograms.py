@@ -75,6 +75,11 @@ def test_one_record_for_each_validation(tmp_path: Path) -> None:
         sizes = {sum(layer["counts"]) for layer in row["weights"].values()}
         assert sizes == {5 * 7 + 7, 7 * 2 + 2}
         assert sizes == {sum(layer["counts"]) for layer in row["gradients"].values()}
+        rows_of_batch = {sum(layer["counts"]) + layer["outside"] for layer in row["activations"].values()}
+        assert len(rows_of_batch) == 2  # 7 and 2 features for each row of the first micro-batch
+        assert max(rows_of_batch) * 2 == min(rows_of_batch) * 7
+        assert row["activations"].keys() == {"0", "2"}
+    assert not one.histograms.hooks
     last = next(iter(rows[-1]["weights"].values()))
     first = torch.cat([p.detach().flatten() for p in one.model[0].parameters()])
     assert (last["low"], last["high"]) == (first.min().item(), first.max().item())

@@ -1,5 +1,7 @@
 // The server's HTTP API. An error has the server's message and hint.
 
+const TENSORS = "application/vnd.safetensors";
+
 export class ServerError extends Error {
   constructor({ message, hint }) {
     super(message);
@@ -33,11 +35,21 @@ export async function postJson(path, body, signal) {
   return (await post(path, body, signal)).json();
 }
 
-// The answer to a file, whose bytes are the body. Options that are null are left out.
+// The answer to a file, whose bytes are the body. Options that are null are left out, and lists repeated.
+function sendFile(path, options, file, signal, accept = "application/json") {
+  const given = Object.entries(options).filter(([, value]) => value !== null && value !== undefined);
+  const query = new URLSearchParams(given.flatMap(([name, value]) => [value].flat().map((one) => [name, one])));
+  const headers = { "content-type": "application/octet-stream", accept };
+  return answer(`${path}?${query}`, { method: "POST", headers, body: file, signal });
+}
+
 export async function postFile(path, options, file, signal) {
-  const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== null && value !== undefined));
-  const headers = { "content-type": "application/octet-stream" };
-  return (await answer(`${path}?${query}`, { method: "POST", headers, body: file, signal })).json();
+  return (await sendFile(path, options, file, signal)).json();
+}
+
+export async function tensorsOfFile(path, options, file, signal) {
+  const response = await sendFile(path, options, file, signal, TENSORS);
+  return readTensors(await response.arrayBuffer());
 }
 
 export async function getBytes(path, signal) {
@@ -50,7 +62,7 @@ export async function activations(body, signal) {
 }
 
 export async function tensors(path, body, signal) {
-  const response = await post(path, body, signal, "application/vnd.safetensors");
+  const response = await post(path, body, signal, TENSORS);
   return readTensors(await response.arrayBuffer());
 }
 

@@ -7,7 +7,8 @@ const ROW = 26, NUMBER = 62;
 
 // rows: [{ label, probability }]
 export function bars({ rows, chosen, title, width, pick }) {
-  const left = Math.min(Math.max(...rows.map(({ label }) => textWidth(label, 13))) + 12, width * 0.4);
+  // The chosen class is bold, and therefore wider.
+  const left = Math.min(Math.max(...rows.map(({ label }) => 1.12 * textWidth(label, 13))) + 12, width * 0.4);
   const room = Math.max(40, width - left - NUMBER), height = ROW * rows.length + 4;
   const groups = rows.map(({ label, probability }, i) => s("g", { class: `classbar${label === chosen ? " chosen" : ""}`,
     transform: `translate(0 ${ROW * i + 2})` },

@@ -87,11 +87,12 @@ export function thinned(values, n_rows, n_columns, most_rows = 22, most_columns 
 
 // matrix({ values, rows, columns, … }): a picture with labels, in which the pointer or arrow keys choose a cell.
 // `at(row, column)` is called for the cell under the pointer, `pick(row, column)` for a click or Enter.
-export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 1, at, pick, chosen }) {
+export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 1, at, pick, chosen, isSquare = false }) {
   n_rows ??= rows.length;
   n_columns ??= columns.length;
-  const height = Math.max(4, Math.min(38, 620 / n_rows));
-  const width = Math.max(columns ? 4 : 2.5, Math.min(38, (columns ? 620 : 760) / n_columns));
+  const side = Math.max(2, Math.min(38, 360 / Math.max(n_rows, n_columns))); // of a square cell
+  const height = isSquare ? side : Math.max(4, Math.min(38, 620 / n_rows));
+  const width = isSquare ? side : Math.max(columns ? 4 : 2.5, Math.min(38, (columns ? 620 : 760) / n_columns));
   const left = rows && height >= 9 ? labelWidth(rows) : 8, above = columns && width >= 9 ? labelWidth(columns) * 0.8 + 6 : 8;
   const size = [left + n_columns * width + (columns ? 34 : 8), above + n_rows * height + 8];
   const cursor = s("rect", { class: "cursor", width, height, visibility: "hidden" });
@@ -106,9 +107,9 @@ export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 
   const font = Math.min(13, height - 1), across = Math.min(13, width - 1);
   const svg = s("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img",
     "aria-label": title },
-    rows && height >= 9 && rows.map((row, i) => s("text", { x: left - 5, y: above + (i + 0.5) * height,
+    rows && height >= 9 && rows.map((row, i) => isNamed(rows, i) && s("text", { x: left - 5, y: above + (i + 0.5) * height,
       class: "label end", "font-size": font }, tokenText(row))),
-    columns && width >= 9 && columns.map((column, j) => s("text", { class: "label", "font-size": across,
+    columns && width >= 9 && columns.map((column, j) => isNamed(columns, j) && s("text", { class: "label", "font-size": across,
       transform: `translate(${left + (j + 0.5) * width} ${above - 5}) rotate(-50)` }, tokenText(column))),
     place);
   const frame = h("div", { class: "scroll", tabindex: "0", role: "group",
@@ -140,6 +141,9 @@ export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 
   if (chosen) move(row, column);
   return frame;
 }
+
+// Of many numbers, every eighth is enough.
+function isNamed(labels, i) { return i % 8 === 0 || labels.length <= 24 || !labels.every((label) => /^\d+$/.test(label)); }
 
 export function labelWidth(labels) {
   return 18 + 8.4 * Math.min(14, Math.max(...labels.map((label) => label.length)));

@@ -83,6 +83,18 @@ export function heatmap({ pixels, heat, map, title, size, room = 0, at }) {
   return frame;
 }
 
+// An image with a frame of so many pixels per side around `middle`, [x, y].
+export function marked({ pixels, size, middle, sides, title }) {
+  const scale = size / pixels.length, [left, right] = edges(middle[0], sides, pixels[0].length), [top, bottom] = edges(middle[1], sides, pixels.length);
+  const box = { x: left * scale, y: top * scale, width: (right - left) * scale, height: (bottom - top) * scale };
+  const svg = s("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, role: "img", "aria-label": title },
+    picture(imageUrl(pixels), size), s("rect", { class: "mark", ...box }),
+    s("circle", { class: "mark", cx: middle[0] * scale, cy: middle[1] * scale, r: 3 }));
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, svg);
+}
+
+function edges(middle, sides, n) { return [Math.max(0, middle - sides / 2), Math.min(n, middle + sides / 2)]; }
+
 // Small pictures in rows: items { url, caption, name }. pick(i) is called for a click or Enter.
 export function tiles({ items, title, width, size = 64, chosen = -1, pick, at, captions = true }) {
   const cell = size + 8, below = captions ? 18 : 6;
@@ -106,7 +118,12 @@ export function tiles({ items, title, width, size = 64, chosen = -1, pick, at, c
     cursor.setAttribute("x", x - 2);
     cursor.setAttribute("y", y - 2);
     cursor.setAttribute("visibility", "visible");
+    reveal();
     at?.(items[index].name);
+  };
+  const reveal = () => { // the frame scrolls, never the page
+    const top = place(index)[1], { scrollTop, clientHeight } = frame;
+    if (top < scrollTop || top + size > scrollTop + clientHeight) frame.scrollTop = top - clientHeight / 3;
   };
   svg.querySelectorAll(".tile").forEach((tile, i) => {
     tile.addEventListener("pointerenter", () => at?.(items[i].name));
@@ -119,7 +136,10 @@ export function tiles({ items, title, width, size = 64, chosen = -1, pick, at, c
     else return;
     event.preventDefault();
   });
-  if (chosen >= 0) move(chosen);
+  if (chosen >= 0) {
+    move(chosen);
+    requestAnimationFrame(reveal); // when it has a size
+  }
   return frame;
 }
 

@@ -99,10 +99,11 @@ export function scatter({ points, names, marked = new Set(), axes, title, width,
   return frame;
 }
 
-// A place for a name that covers no other: right of its point, else left, above or below it.
+// A place for a name that covers no other: right of its point, else left, above, below, or a little further away.
 function besides(x, y, name, taken) {
   const long = 7.4 * name.length;
-  const places = [[x + 7, y], [x - 7 - long, y], [x - long / 2, y - 13], [x - long / 2, y + 13], [x + 7, y - 9], [x + 7, y + 9]];
+  const places = [[x + 7, y], [x - 7 - long, y], [x - long / 2, y - 13], [x - long / 2, y + 13], [x + 7, y - 9], [x + 7, y + 9],
+    [x - 7 - long, y - 11], [x - 7 - long, y + 11], [x + 5, y - 19], [x + 5, y + 19], [x - long / 2, y - 25], [x - long / 2, y + 25]];
   const boxes = places.map(([left, middle]) => [left, middle - 7, left + long, middle + 7]);
   const isFree = ([a, b, c, d]) => a > 0 && taken.every(([left, top, right, bottom]) => c < left || a > right || d < top || b > bottom);
   const chosen = Math.max(boxes.findIndex(isFree), 0);

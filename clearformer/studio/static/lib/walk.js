@@ -1,15 +1,14 @@
 // A text's way through a model: every step with its equation and its matrix, on the model's own numbers.
 
-import { postJson } from "./api.js";
 import { fill, h, percent, short, tokenText } from "./dom.js";
 import { figure } from "./figure.js";
 import { largest, matrixTable, paint, thinned } from "./heat.js";
 import { showProblem } from "./problem.js";
 import { isLarge, partOf, zoomed } from "./zoom.js";
 
-// walk({ keep }): `keep` writes what is shown to the address. The result has element and show({ body, layers, … }).
+// walk({ keep }): `keep` writes what is shown to the address. The result has element and show({ ask, layers, … }).
 export function walk({ keep }) {
-  const state = { steps: [], step: 0, zoom: null, layers: {}, layer: null, head: 0, body: null };
+  const state = { steps: [], step: 0, zoom: null, layers: {}, layer: null, head: 0, ask: null };
   let running = new AbortController();
   const problem = h("div", {}), title = h("p", { class: "hint" });
   const layers = h("select", { id: "walk-layer", onchange: () => { Object.assign(state, { layer: layers.value, head: 0 }); load(); } });
@@ -47,7 +46,7 @@ export function walk({ keep }) {
     heads.value = String(state.head);
     keepAll();
     try {
-      const values = await postJson("/api/lens/walk", { ...state.body, layer: state.layer, head: state.head }, running.signal);
+      const values = await state.ask({ layer: state.layer, head: state.head }, running.signal);
       fill(problem);
       state.steps = values.steps;
       state.step = Math.min(state.step, values.steps.length - 1);
@@ -108,10 +107,10 @@ export function walk({ keep }) {
 
   return {
     element,
-    // layers: { block: number of heads }
-    show({ body, layers: known, layer, head, step }) {
+    // layers: { block: number of heads }. ask(options, signal) returns the values of `clearformer lens walk --json`.
+    show({ ask, layers: known, layer, head, step }) {
       const isThere = layer in known;
-      Object.assign(state, { body, layers: known, layer: isThere ? layer : Object.keys(known)[0], step, zoom: null });
+      Object.assign(state, { ask, layers: known, layer: isThere ? layer : Object.keys(known)[0], step, zoom: null });
       state.head = isThere ? Math.min(head, known[layer] - 1) : 0;
       load();
     },

@@ -85,11 +85,15 @@ function mount(context) {
     else await run();
   }
 
-  async function run() {
-    if (!isReady) return;
+  function renew() {
     running.abort();
     running = new AbortController();
-    const { signal } = running;
+    return running.signal;
+  }
+
+  async function run() {
+    if (!isReady) return;
+    const signal = renew();
     fill(problem);
     keep();
     const isImage = state.facts.input === "image";
@@ -126,7 +130,7 @@ function mount(context) {
     verdict.textContent = value !== undefined ? `Value ${short(value)}` : state.top.length
       ? `${row.words ? `${row.words[state.word].word}: ` : ""}${state.top[0].label}, ${percent(state.top[0].probability)}` : "";
     fill(words, state.words?.map((one, i) => h("button", { type: "button", class: "token", "aria-pressed": String(i === state.word),
-      style: { "--p": (one.probability ?? 0).toFixed(4) }, onclick: () => { state.word = i; keep(); take(row); } },
+      style: { "--p": (one.probability ?? 0).toFixed(4) }, onclick: () => { state.word = i; keep(); take(row); explain(renew()); } },
     h("span", {}, one.word), h("small", {}, one.label ?? short(one.value)))));
     drawBars();
   }
@@ -153,18 +157,19 @@ function mount(context) {
     chart.draw(bars({ rows, chosen: chosen(), title: "Classes", width: Math.min(560, width(classesCard)), pick }));
   }
 
-  // Attribution of a text to all classes at once, or Grad-CAM of an image for the chosen class.
+  // Attribution of a text, of a pair or of one word to all classes at once, or Grad-CAM of an image for the chosen class.
   async function explain(signal) {
     if (signal.aborted) return;
     reason.hidden = true;
     const { input, is_pair } = state.facts;
-    if (!state.top.length || input === "words" || is_pair) return;
+    if (!state.top.length) return;
     try {
       status.textContent = "Finding what speaks for each class …";
       const model = context.model.name;
       state.evidence = input === "image"
         ? await postFile("/api/files/grad-cam", { model, label: chosen() }, file.bytes, signal)
-        : await postJson("/api/lens/attribution", { text: text.value, model }, signal);
+        : await postJson("/api/lens/attribution", { text: is_pair ? `${text.value}\t${pair.value}` : text.value, model,
+          ...(input === "words" ? { position: state.word } : {}) }, signal);
       status.textContent = "";
       reason.hidden = false;
       drawEvidence();
@@ -182,7 +187,7 @@ function mount(context) {
   }
 
   function drawEvidence() {
-    const label = chosen(), title = `What speaks for ${label}`;
+    const label = chosen(), word = state.words?.[state.word]?.word, title = `What speaks for ${label}${word ? `, the class of ${word}` : ""}`;
     why.title(title);
     readout.textContent = "";
     if (state.facts.input === "image") {
@@ -195,7 +200,7 @@ function mount(context) {
     const { inputs: tokens, outputs, integrated, logits, baseline } = state.evidence, k = outputs.indexOf(label);
     const total = logits[k] - baseline[k];
     whyHint.textContent = `Integrated gradients: blue tokens raise the logit of ${label}, orange tokens lower it. All together change it ` +
-      `by ${signed(total)}, from ${minus(baseline[k])} for a text without content to ${minus(logits[k])}.`;
+      `by ${signed(total)}, from ${minus(baseline[k])} for ${state.facts.is_pair ? "texts" : "a text"} without content to ${minus(logits[k])}.`;
     why.draw(shades({ tokens, values: integrated[k], title, width: Math.min(900, width(reason)), at: (i) => {
       readout.textContent = `${tokenText(tokens[i])}: ${signed(integrated[k][i])} for ${label}`;
     } }));

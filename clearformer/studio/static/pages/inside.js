@@ -1,28 +1,30 @@
-// Look inside: every activation of a model by name, on a text; from a layer to a head to a single cell; or a walk, step by
-// step from the token to the next word.
+// Look inside: every activation of a model by name, on a text, an image or a recording; from a layer to a head or feature
+// map to a single cell; or a walk, step by step from the token to the next word.
 
-import { activations, getJson } from "../lib/api.js";
-import { choice, fill, h, pausing, percent, s, short, tokenText } from "../lib/dom.js";
+import { getJson } from "../lib/api.js";
+import { WEIGHTS, cellOf } from "../lib/cell.js";
+import { choice, fill, h, percent, short, tokenText } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
 import { drawHeads, headOf, layerOf } from "../lib/heads.js";
 import { largest, matrix, matrixTable } from "../lib/heat.js";
+import { modelInput } from "../lib/input.js";
+import { mapUrl, tiles } from "../lib/pixels.js";
 import { showProblem } from "../lib/problem.js";
 import { walk } from "../lib/walk.js";
 
 const EXAMPLE = "Where is the train station?";
-const WEIGHTS = /\.(pattern|scores)$/;
+const BLOCK = /^(.*?blocks\.\d+|.*?\.l\d+(?:_reverse)?|\w+\.\d+|\w+)\./;
 
 function mount(context) {
-  const state = { names: {}, name: null, head: 0, cell: null, one: null, view: "activations" };
-  let running = new AbortController();
+  const state = { names: {}, name: null, head: 0, cell: null, one: null, image: null, view: "activations" };
+  let starting = new AbortController(), running = new AbortController(), isReady = false;
 
-  const text = h("input", { id: "text", type: "text", maxlength: 5000, autocomplete: "off", spellcheck: "false",
-    oninput: pausing(450, () => { state.cell = null; show(); }) });
+  const problem = h("div", {}), fail = (error) => showProblem(problem, error);
+  const input = modelInput({ context, example: EXAMPLE, fail, changed: () => isReady && show() });
   const filter = h("input", { id: "filter", type: "search", placeholder: "pattern, resid, decoder.*.q", autocomplete: "off",
     spellcheck: "false", oninput: () => list() });
   const listing = h("nav", { class: "names", "aria-label": "Activations", tabindex: "0" });
   const path = h("ol", { class: "path", "aria-label": "Where you are" });
-  const problem = h("div", {});
   const facts = h("p", { class: "hint facts" });
   const heads = h("div", { class: "gridplace" });
   const readout = h("p", { class: "readout", role: "status" });
@@ -30,6 +32,9 @@ function mount(context) {
     const { rows, columns, values } = shown();
     return matrixTable(values.flat(), rows ?? values.map((_, i) => String(i)), columns ?? values[0].map((_, j) => String(j)));
   } });
+  const maps = figure({ title: "Feature maps", name: "feature-maps", table: () => mapsTable(),
+    json: () => ({ model: context.model.name, input: input.name, name: state.name, shape: state.one.shape, values: Array.from(state.one.values) }) });
+  const mapReadout = h("p", { class: "readout", role: "status" });
   const views = h("div", { class: "row" }), way = walk({ keep: (values) => context.keep(values) });
   const cell = h("section", { class: "cellpanel", "aria-label": "Cell" });
   const stage = h("div", { class: "stage" }, path, facts, heads, picture.element, readout, cell);
@@ -39,12 +44,10 @@ function mount(context) {
 
   fill(context.root,
     h("h1", {}, "Look inside"),
-    h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); show(); } },
-      h("label", { for: "text", class: "heading" }, "Text"), text, views),
+    h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); show(); } }, input.element, views),
     problem, place);
 
   function read(params) {
-    text.value = params.get("text") ?? EXAMPLE;
     state.view = params.get("view") === "walk" ? "walk" : "activations";
     state.name = params.get("name");
     state.head = Number(params.get("head") ?? 0);
@@ -52,25 +55,36 @@ function mount(context) {
   }
 
   function keep() {
-    context.keep({ text: text.value === EXAMPLE ? null : text.value, view: state.view === "walk" ? "walk" : null, name: state.name, head: state.head || null,
+    context.keep({ ...input.keep(), view: state.view === "walk" ? "walk" : null, name: state.name, head: state.head || null,
       cell: state.cell?.join(",") });
   }
 
-  async function begin() {
+  async function begin(params) {
+    running.abort();
+    starting.abort();
+    starting = new AbortController();
+    isReady = false; // a file that comes early waits for the names
+    place.hidden = true;
+    fill(problem);
     try {
-      const model = context.model?.name;
-      const { activations: names } = await getJson(`/api/lens/list?model=${encodeURIComponent(model)}`);
+      const { activations: names } = await getJson(`/api/lens/list?model=${encodeURIComponent(context.model?.name)}`, starting.signal);
       state.names = Object.fromEntries(Object.entries(names).filter(([, shape]) => shape));
-      const all = Object.keys(state.names), patterns = all.filter((name) => name.endsWith(".pattern"));
-      if (!all.includes(state.name)) {
-        state.name = patterns.filter((name) => name.includes("cross")).at(-1) ?? patterns.at(-1) ?? all[0];
-      }
+      if (!(state.name in state.names)) state.name = firstName(Object.keys(state.names));
       list();
       drawViews();
-      await show();
+      isReady = true;
+      await input.begin(params);
+      reveal();
     } catch (error) {
-      showProblem(problem, error);
+      fail(error);
     }
+  }
+
+  // Cross-attention, else attention, a recurrent state, feature maps, or the first there is.
+  function firstName(all) {
+    const patterns = all.filter((name) => name.endsWith(".pattern"));
+    return patterns.filter((name) => name.includes("cross")).at(-1) ?? patterns.at(-1) ?? all.find((name) => name.endsWith(".h")) ??
+      all.find((name) => state.names[name].length === 4) ?? all[0];
   }
 
   // The Transformer blocks of the model, each with its number of heads.
@@ -96,7 +110,11 @@ function mount(context) {
     const words = filter.value.trim();
     const escaped = words.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*");
     const matching = Object.keys(state.names).filter((name) => new RegExp(escaped, "i").test(name));
-    const groups = Map.groupBy(matching, (name) => name.match(/^(.*?blocks\.\d+)\./)?.[1] ?? "other");
+    const sizes = Map.groupBy(Object.keys(state.names), (name) => name.match(BLOCK)?.[1]);
+    const groups = Map.groupBy(matching, (name) => {
+      const group = name.match(BLOCK)?.[1];
+      return group && sizes.get(group).length > 1 ? group : "other";
+    });
     fill(listing, [...groups].map(([group, names]) =>
       h("details", { open: Boolean(words) || names.includes(state.name) }, h("summary", {}, group),
         h("ul", {}, names.map((name) => h("li", {}, h("button", { type: "button", "data-name": name,
@@ -107,6 +125,12 @@ function mount(context) {
     !matching.length && h("p", { class: "hint" }, "No activation has such a name."));
   }
 
+  // Scroll the list, never the page, to the name that is shown.
+  function reveal() {
+    const current = listing.querySelector("[aria-current]")?.getBoundingClientRect(), frame = listing.getBoundingClientRect();
+    if (current && (current.top < frame.top || current.bottom > frame.bottom)) listing.scrollTop += current.top - frame.top - frame.height / 3;
+  }
+
   async function show() {
     running.abort();
     running = new AbortController();
@@ -114,70 +138,112 @@ function mount(context) {
     fill(problem);
     const part = state.view === "walk" ? way.element : inspector;
     if (place.firstChild !== part) fill(place, part);
-    if (!text.value.trim()) return;
+    place.hidden = !input.isReady;
+    if (!input.isReady) return;
     if (state.view === "walk") {
       const { params } = context;
-      way.show({ body: { text: text.value, model: context.model?.name }, layers: blocks(), layer: params.get("block"),
+      way.show({ ask: (options, signal) => input.view("walk", options, signal), layers: blocks(), layer: params.get("block"),
         head: Number(params.get("part") ?? 0), step: Number(params.get("step") ?? 0) });
       return;
     }
-    const body = { text: text.value, model: context.model?.name, names: [state.name] };
+    let names = [state.name];
     if (WEIGHTS.test(state.name)) {
       const layer = state.name.replace(WEIGHTS, "");
-      body.names = [`${layer}.q`, `${layer}.k`, `${layer}.scores`, `${layer}.pattern`].filter((name) => name in state.names);
+      names = [...new Set([state.name, ...["q", "k", "scores", "pattern"].map((leaf) => `${layer}.${leaf}`)])].filter((name) => name in state.names);
     }
     try {
-      const values = await activations(body, running.signal);
-      state.all = values.activations;
-      state.one = values.activations[state.name];
+      const values = await input.activations(names, running.signal);
+      Object.assign(state, { all: values.activations, one: values.activations[state.name], image: values.image ?? null });
       if (state.one.shape.length > 2) state.head = Math.min(state.head, state.one.shape[0] - 1);
+      const { shape: [n_rows, n_columns] } = matrixShown();
+      if (state.cell && !(state.cell[0] < n_rows && state.cell[1] < n_columns)) state.cell = null; // of another input
       draw();
     } catch (error) {
-      showProblem(problem, error);
+      place.hidden = error.name !== "AbortError" && state.one === null;
+      fail(error);
     }
   }
 
-  // The matrix on the screen: (rows × columns) of the chosen head, or of the whole activation.
-  function part() {
+  // The matrix on the screen: (rows × columns) of the chosen head or feature map, or of the whole activation.
+  function matrixShown() {
     const { shape, values, rows, columns } = state.one;
     if (shape.length > 2) return { values: headOf(state.one, state.head), shape: shape.slice(-2), rows, columns };
     return { values, shape: shape.length === 2 ? shape : [1, values.length], rows, columns };
   }
 
   function shown() {
-    const { values, shape: [n_rows, n_columns], rows, columns } = part();
+    const { values, shape: [n_rows, n_columns], rows, columns } = matrixShown();
     const table = Array.from({ length: n_rows }, (_, i) => Array.from(values.subarray(i * n_columns, (i + 1) * n_columns)));
-    return { model: context.model.name, text: text.value, name: state.name, head: hasHeads() ? state.head : null,
-      rows, columns, values: table };
+    return { model: context.model.name, [input.kind]: input.name, name: state.name, head: hasHeads() ? state.head : null,
+      channel: isMap() ? state.head : null, rows, columns, values: table };
   }
 
-  function hasHeads() { return state.one.shape.length > 2; }
+  function isMap() { return input.kind === "image" && state.one.shape.length === 3 && state.name.endsWith("out"); }
+  function hasHeads() { return state.one.shape.length > 2 && !isMap(); }
+  function partTitle() { return isMap() ? `channel ${state.head}` : `head ${state.head}`; }
 
   function draw() {
-    const { values, shape: [n_rows, n_columns], rows, columns } = part();
+    const { values, shape: [n_rows, n_columns], rows, columns } = matrixShown();
     const isPattern = state.name.endsWith(".pattern");
-    if (!hasHeads()) fill(heads);
-    else {
-      const top = isPattern ? 1 : largest(state.one.values);
-      const one = isPattern ? state.one : { ...state.one, values: state.one.values.map((value) => value / top) };
-      drawHeads(heads, { layers: { [layerOf(state.name)]: one }, off: new Set(),
-        chosen: { layer: layerOf(state.name), head: state.head },
-        show(_, head) { state.head = head; keep(); draw(); } });
-    }
+    if (isMap()) drawMaps();
+    else if (hasHeads()) drawAllHeads();
+    else fill(heads);
     describe(values);
-    const title = hasHeads() ? `${state.name}, head ${state.head}` : state.name;
+    const title = state.one.shape.length > 2 ? `${state.name}, ${partTitle()}` : state.name;
     picture.title(title);
     readout.textContent = "";
-    picture.draw(matrix({ values, rows, columns, n_rows, n_columns, title, top: isPattern ? 1 : largest(values),
-      chosen: state.cell && state.cell[0] < n_rows && state.cell[1] < n_columns ? state.cell : null,
+    picture.draw(matrix({ values, rows, columns, n_rows, n_columns, title, top: strongest(values), isSquare: isMap(),
+      chosen: state.cell,
       at(i, j) {
-        const value = values[i * n_columns + j];
-        readout.textContent = `${rows ? tokenText(rows[i]) : i} → ${columns ? tokenText(columns[j]) : `feature ${j}`}: ` +
+        const value = values[i * n_columns + j], from = rows ? tokenText(rows[i]) : isMap() ? `row ${i}` : i;
+        readout.textContent = `${from} → ${columns ? tokenText(columns[j]) : isMap() ? `column ${j}` : `feature ${j}`}: ` +
           (isPattern ? percent(value) : short(value));
       },
       pick(i, j) { state.cell = [i, j]; keep(); drawPath(); drawCell(); } }));
     drawPath();
     drawCell();
+  }
+
+  function choose(head) {
+    state.head = head;
+    keep();
+    draw();
+  }
+
+  // The value of the strongest colour: 100 % for weights, unless all of them are small, as over many patches.
+  function strongest(values) {
+    const top = largest(values);
+    return state.name.endsWith(".pattern") && top > 0.3 ? 1 : top;
+  }
+
+  function drawAllHeads() {
+    const top = strongest(state.one.values), one = { ...state.one, values: state.one.values.map((value) => value / top) };
+    drawHeads(heads, { layers: { [layerOf(state.name)]: one }, off: new Set(),
+      chosen: { layer: layerOf(state.name), head: state.head }, show: (_, head) => choose(head) });
+  }
+
+  function rowsOf(channel) {
+    const [n_rows, n_columns] = state.one.shape.slice(-2), values = headOf(state.one, channel);
+    return Array.from({ length: n_rows }, (_, i) => values.subarray(i * n_columns, (i + 1) * n_columns));
+  }
+
+  function drawMaps() {
+    const [n_channels, n_rows, n_columns] = state.one.shape, title = `${n_channels} feature maps (${n_rows} × ${n_columns})`;
+    maps.title(title);
+    mapReadout.textContent = "";
+    if (!heads.contains(maps.element)) fill(heads, maps.element, mapReadout);
+    else if (state.drawn === state.one) return; // another map of the same layer
+    state.drawn = state.one;
+    const items = Array.from({ length: n_channels }, (_, i) => ({ url: mapUrl(rowsOf(i)), caption: String(i), name: `Channel ${i}` }));
+    maps.draw(tiles({ items, title, width: Math.max(240, stage.clientWidth - 4), size: 44, captions: n_channels <= 128, chosen: state.head,
+      at: (name) => { mapReadout.textContent = name; }, pick: choose }));
+  }
+
+  function mapsTable() {
+    return { columns: ["channel", "lowest", "highest", "mean"], rows: Array.from({ length: state.one.shape[0] }, (_, i) => {
+      const values = headOf(state.one, i);
+      return [String(i), short(Math.min(...values)), short(Math.max(...values)), short(values.reduce((a, b) => a + b) / values.length)];
+    }) };
   }
 
   function describe(values) {
@@ -193,56 +259,27 @@ function mount(context) {
   }
 
   function drawPath() {
-    const steps = [[state.name, () => { state.cell = null; keep(); drawPath(); drawCell(); }]];
-    if (hasHeads()) steps.push([`head ${state.head}`, steps[0][1]]);
+    const steps = [[state.name, () => { state.cell = null; keep(); draw(); }]];
+    if (state.one.shape.length > 2) steps.push([partTitle(), steps[0][1]]);
     if (state.cell) {
-      const { rows, columns } = part(), [i, j] = state.cell;
+      const { rows, columns } = matrixShown(), [i, j] = state.cell;
       steps.push([`${rows ? tokenText(rows[i]) : i} → ${columns ? tokenText(columns[j]) : j}`, null]);
     }
     fill(path, steps.map(([title, go], i) => h("li", {}, go && i < steps.length - 1
       ? h("button", { type: "button", class: "link", onclick: go }, title) : h("span", { "aria-current": "true" }, title))));
   }
 
-  // How one weight comes about: query and key, their product, the softmax of the row.
   function drawCell() {
-    const layer = state.name.replace(WEIGHTS, ""), { [`${layer}.q`]: q, [`${layer}.k`]: k } = state.all;
-    const { [`${layer}.scores`]: scores, [`${layer}.pattern`]: pattern } = state.all;
-    if (!state.cell || !WEIGHTS.test(state.name) || !q || !k) return fill(cell);
-    const [i, j] = state.cell, width = q.shape.at(-1), head = state.head;
-    const keyHead = Math.floor((head * k.shape[0]) / q.shape[0]); // several heads may use one key head
-    const query = headOf(q, head).subarray(i * width, (i + 1) * width);
-    const key = headOf(k, keyHead).subarray(j * width, (j + 1) * width);
-    const products = query.map((value, n) => (value * key[n]) / Math.sqrt(width));
-    const dot = products.reduce((a, b) => a + b, 0), n_columns = scores.shape.at(-1);
-    const score = headOf(scores, head)[i * n_columns + j], weight = headOf(pattern, head)[i * n_columns + j];
-    const bias = score - dot, hasBias = Number.isFinite(score) && Math.abs(bias) > 1e-3 * (1 + Math.abs(score));
-    const from = tokenText(pattern.rows[i]), to = tokenText(pattern.columns[j]);
-    fill(cell, h("h3", {}, `${from} → ${to}`),
-      h("dl", {}, [["q · k / √" + width, short(dot)], hasBias && ["position bias", short(bias)], ["score", short(score)],
-        ["weight, the softmax over the row", percent(weight)]].filter(Boolean)
-        .map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)))),
-      vector("query", `of ${from}`, query), vector("key", `of ${to}`, key),
-      vector("q × k / √" + width, "feature by feature; the sum is q · k / √" + width, products));
-  }
-
-  function vector(name, note, values) {
-    const top = largest(values), bar = Math.max(4, Math.min(12, 600 / values.length));
-    const svg = s("svg", { viewBox: `0 0 ${bar * values.length} 44`, width: bar * values.length, height: 44, role: "img",
-      "aria-label": `${name} ${note}, ${values.length} features from ${short(Math.min(...values))} to ${short(Math.max(...values))}` },
-    s("line", { class: "axis", x1: 0, x2: bar * values.length, y1: 22, y2: 22 }),
-    Array.from(values, (value, n) => s("rect", { class: value < 0 ? "heat cold" : "heat", x: n * bar + 0.5, width: bar - 1,
-      y: value < 0 ? 22 : 22 - (21 * value) / top, height: Math.abs((21 * value) / top) })));
-    return h("div", { class: "vector" }, h("span", { class: "hint" }, h("strong", {}, name), ` ${note}`),
-      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": name }, svg));
+    if (!state.cell) return fill(cell);
+    return fill(cell, cellOf({ ...state, part: matrixShown(), isMap: isMap() }));
   }
 
   read(context.params);
-  begin();
+  begin(context.params);
   return {
-    update(params) { read(params); begin(); },
-    unmount() { running.abort(); way.stop(); },
+    update(params) { read(params); begin(params); },
+    unmount() { starting.abort(); running.abort(); way.stop(); input.end(); },
   };
 }
 
-export default { title: "Look inside", verb: null, mount };
-
+export default { title: "Look inside", verb: null, kept: ["text", "pair"], mount };

@@ -1,5 +1,5 @@
 // Training: the curves of runs, side by side and while they are written; samples of what they write, and histograms of
-// their weights and gradients.
+// their weights, gradients and activations.
 
 import { getJson } from "../lib/api.js";
 import { curves } from "../lib/curves.js";
@@ -12,6 +12,8 @@ const MOST = 8, SAMPLES = 20, LIST_SECONDS = 5, COLOURS = 8;
 const TITLES = { loss: "Loss", lr: "Learning rate", grad_norm: "Gradient norm" };
 const HIDDEN = new Set(["step", "kind", "epoch"]);
 const LAST = ["lr", "grad_norm"];
+const PARTS = { weights: "Weights", gradients: "Gradients", activations: "Activations" };
+const ACROSS = { weights: "weight", gradients: "log10 of the gradient, before clipping", activations: "output of the layer" };
 
 function mount(context) {
   const state = { runs: [], chosen: [], records: new Map(), problems: new Map(), isChosen: false,
@@ -27,7 +29,7 @@ function mount(context) {
   const readout = h("p", { class: "readout", role: "status" });
   const bins = figure({ title: "Weights", name: "histograms", json: () => ({ run: state.run, part: state.part, layer: state.layer,
     rows: binsOf() }), table: () => ridgeTable(binsOf()) });
-  const histograms = h("section", { class: "card histograms", hidden: true }, h("h2", { class: "heading" }, "Weights and gradients"),
+  const histograms = h("section", { class: "card histograms", hidden: true }, h("h2", { class: "heading" }, "Weights, gradients and activations"),
     note);
   fill(context.root, h("h1", {}, "Training"), problem, h("section", { class: "card" }, h("h2", { class: "heading" }, "Runs"), table),
     h("section", { class: "card" }, h("h2", { class: "heading" }, "Curves"), legend, place), samples, histograms);
@@ -36,11 +38,11 @@ function mount(context) {
     state.isChosen = params.has("run");
     state.chosen = (params.get("run") ?? "").split("|").filter(Boolean).slice(0, MOST);
     state.layer = params.get("layer");
-    state.part = params.get("part") === "gradients" ? "gradients" : "weights";
+    state.part = params.get("part") in PARTS ? params.get("part") : "weights";
   }
 
   function keep() {
-    context.keep({ run: state.chosen.join("|") || null, layer: state.layer, part: state.part === "gradients" ? "gradients" : null });
+    context.keep({ run: state.chosen.join("|") || null, layer: state.layer, part: state.part === "weights" ? null : state.part });
   }
 
   async function refresh() {
@@ -112,8 +114,8 @@ function mount(context) {
     histograms.hidden = !state.chosen.length;
     if (!first) for (const part of [settings, bins.element, readout]) part.remove();
     else if (!bins.element.isConnected) histograms.append(settings, bins.element, readout);
-    note.textContent = first ? "The fullest bin of each step has the full height. Weights far outside the bins are only counted."
-      : "Train with --set train.histograms=true to see how weights and gradients change.";
+    note.textContent = first ? "The fullest bin of each step has the full height. Values far outside the bins are only counted."
+      : "Train with --set train.histograms=true to see how weights, gradients and activations change.";
     if (!first) return;
     const one = state.histograms.find(({ run }) => run === state.run) ?? first;
     const names = one.layers.map(({ name }) => name);
@@ -127,7 +129,7 @@ function mount(context) {
     } }, options.map((option) => h("option", { value: option, selected: option === value }, option))));
     fill(settings, state.histograms.length > 1 && pick("histogram-run", "Run", state.histograms.map(({ run }) => run), state.run,
       (run) => { state.run = run; }), pick("histogram-layer", "Layer", names, state.layer, (layer) => { state.layer = layer; }),
-    choice("Part", { weights: "Weights", gradients: "Gradients" }, state.part, (part) => {
+    choice("Part", PARTS, state.part, (part) => {
       state.part = part;
       keep();
       drawBins();
@@ -143,11 +145,11 @@ function mount(context) {
   }
 
   function drawBins() {
-    const rows = binsOf(), title = `${state.part === "weights" ? "Weights" : "Gradients"} of ${state.layer}`;
+    const rows = binsOf(), title = `${PARTS[state.part]} of ${state.layer}`;
     bins.title(title);
     readout.textContent = "";
-    bins.draw(!rows.length ? h("p", { class: "hint" }, "No records yet.") : ridges({ rows, title,
-      across: state.part === "weights" ? "weight" : "log10 of the gradient, before clipping",
+    bins.draw(!rows.length ? h("p", { class: "hint" }, "No records of this layer.") : ridges({ rows, title,
+      across: ACROSS[state.part],
       at: (text) => { readout.textContent = text; } }));
   }
 
@@ -223,7 +225,7 @@ function mount(context) {
     }
     const ordered = [...all.keys()].map((name) => charts.get(name).figure.element);
     if (ordered.some((element, i) => place.children[i] !== element)) fill(place, ordered);
-    if (!ordered.length) fill(place, h("p", { class: "hint" }, state.chosen.length ? "No records yet." : "Choose a run above."));
+    if (!ordered.length) fill(place, h("p", { class: "hint" }, state.chosen.length ? "No records of this layer." : "Choose a run above."));
   }
 
   function chart(name) {
