@@ -1,11 +1,13 @@
 """Zero configuration of classifiers by a table, as it was in version 0.1, and by smooth functions, side by side.
 
-    python benchmarks/smooth_classes.py [--data FOLDER] [--only labels] [--sizes 1000,2000]
+    python benchmarks/smooth_classes.py [--data FOLDER] [--only labels] [--sizes 1000,2000] [--seeds 0,1]
+    python benchmarks/smooth_classes.py --only images --sizes 500,1000,2000,3000 --scale 0.2 --tests 2000
 
 Test accuracy of `clearformer train --labels FILE` on 1,000 to 9,000 film reviews (rt-polarity; 1,066 others are test
 data), and of `clearformer train --images FILE` on 1,000 to 5,000 images (Fashion-MNIST with its test data), on a CPU.
 `old` gets the settings of the former table with --set, `new` gets nothing but the seed; two seeds each. The corpora are
-nested. Finished runs are only read: repeat the command if it was interrupted.
+nested. With --scale, both arms are trained for this fraction of the steps that they choose, so that a slow computer can
+run the comparison. Finished runs are only read: repeat the command if it was interrupted.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import gzip
 import json
 import os
 import random
+import shlex
+import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,10 +25,11 @@ import numpy as np
 from provenance import RESULTS, record, stamp
 from quality import train
 
+import clearformer
 from clearformer.data.files.arrays import read_idx
 
 SIZES = {"labels": (1_000, 2_000, 5_000, 9_000), "images": (1_000, 2_000, 5_000)}
-ARMS, SEEDS = ("old", "new"), (0, 1)
+ARMS = ("old", "new")
 HELD_OUT, TESTS = 0.1, 1_066
 
 # The former tables, unchanged. Columns: maximum number of texts, layers, width, vocabulary, tokens per step, epochs,
@@ -81,7 +86,9 @@ def write_rows(rows: list[tuple[str, str]], path: Path) -> Path:
     return path
 
 
-def write_images(data: Path, folder: Path, sizes: list[int]) -> dict[int, tuple[list[str], dict[str, object]]]:
+def write_images(
+    data: Path, folder: Path, sizes: list[int], n_tests: int | None = None
+) -> dict[int, tuple[list[str], dict[str, object]]]:
     """Write nested .npz files of the first images of Fashion-MNIST, which is shuffled already."""
 
     def write(name: str, kind: str, n: int | None) -> Path:
@@ -90,7 +97,7 @@ def write_images(data: Path, folder: Path, sizes: list[int]) -> dict[int, tuple[
         np.savez(path, images=part[0][:n], labels=part[1][:n])
         return path
 
-    tests = write("test", "t10k", None)
+    tests = write("test", "t10k", n_tests)
     return {
         n: (["--images", str(write(str(n), "train", n)), "--test", str(tests)], old_images(round(n * (1 - HELD_OUT))))
         for n in sizes
@@ -101,37 +108,62 @@ def accuracy(report: Path) -> float:
     return round(100 * json.loads(report.read_text())["test"]["accuracy"], 2)
 
 
+def scaled(files: list[str], settings: dict[str, object], scale: float) -> dict[str, object]:
+    """Return the settings with a fraction of the steps, which are those of the plan if the settings have none."""
+    if scale == 1:
+        return settings
+    data = {name.removeprefix("--"): value for name, value in zip(files[::2], files[1::2])}
+    steps = settings.get("train.steps") or clearformer.plan(**data, device="cpu").train.steps
+    return settings | schedule(round(scale * int(str(steps))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", choices=SIZES, help="only one kind of data")
     parser.add_argument("--sizes", help="numbers of examples, comma-separated")
+    parser.add_argument("--seeds", default="0,1", help="comma-separated list")
+    parser.add_argument("--scale", type=float, default=1, help="fraction of the chosen steps")
+    parser.add_argument("--tests", type=int, help="number of test images; all by default")
     parser.add_argument("--runs", type=Path, default=Path("runs/smooth-classes"))
     parser.add_argument("--out", type=Path, default=RESULTS / "smooth-classes.json")
     args = parser.parse_args()
     args.runs.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     result: dict[str, Any] = json.loads(args.out.read_text())["corpora"] if args.out.exists() else {}
-    for kind, write in {"labels": write_reviews, "images": write_images}.items():
-        if args.only not in (None, kind):
-            continue
+    for kind in SIZES if args.only is None else [args.only]:
         sizes = [int(n) for n in args.sizes.split(",")] if args.sizes else list(SIZES[kind])
-        for n, (files, old) in write(args.data, args.runs, sizes).items():
-            scores: dict[str, list[float]] = {arm: [] for arm in ARMS}
-            for arm in ARMS:
-                settings = old if arm == "old" else {}
-                words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-                for seed in SEEDS:
-                    folder = args.runs / f"{kind}-{n}-{arm}-{seed}"
-                    scores[arm].append(accuracy(train(folder, [*files, *words, "--device", "cpu"], seed)))
-            means = {arm: round(mean(values), 2) for arm, values in scores.items()}
-            change = round(means["new"] - means["old"], 2)
-            result[f"{kind}-{n}"] = {**means, "change": change, "seeds": scores}
-            print(f"{kind}-{n:<6} {means['old']:6.2f} {means['new']:6.2f} {change:+.2f}", flush=True)
-            by_arm = {arm: round(mean(row[arm] for row in result.values()), 2) for arm in ARMS}
-            lowest = min(row["change"] for row in result.values())
-            summary = {"what": "test accuracy in per cent", "mean": by_arm, "lowest_change": lowest, "corpora": result}
-            record({**summary, **stamp("python benchmarks/smooth_classes.py")}, args.out)
+        corpora = (
+            write_reviews(args.data, args.runs, sizes)
+            if kind == "labels"
+            else write_images(args.data, args.runs, sizes, args.tests)
+        )
+        for n, (files, old) in corpora.items():
+            result[f"{kind}-{n}"] = compare(f"{kind}-{n}", files, old, args)
+            write_result(result, args.out)
+
+
+def compare(name: str, files: list[str], old: dict[str, object], args: argparse.Namespace) -> dict[str, Any]:
+    """Train both arms on one corpus with every seed; return the test accuracies."""
+    scores: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for arm in ARMS:
+        settings = scaled(files, old if arm == "old" else {}, args.scale)
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+        for seed in map(int, args.seeds.split(",")):
+            folder = args.runs / f"{name}-{arm}-{seed}"
+            scores[arm].append(accuracy(train(folder, [*files, *words, "--device", "cpu"], seed)))
+    means = {arm: round(mean(values), 2) for arm, values in scores.items()}
+    change = round(means["new"] - means["old"], 2)
+    print(f"{name:<12} {means['old']:6.2f} {means['new']:6.2f} {change:+.2f}", flush=True)
+    return {**means, "change": change, "scale": args.scale, "seeds": scores}
+
+
+def write_result(corpora: dict[str, Any], path: Path) -> None:
+    by_arm = {arm: round(mean(row[arm] for row in corpora.values()), 2) for arm in ARMS}
+    lowest = min(row["change"] for row in corpora.values())
+    summary = {"what": "test accuracy in per cent", "mean": by_arm, "lowest_change": lowest, "corpora": corpora}
+    words = ["python", "benchmarks/smooth_classes.py", *sys.argv[1:]]
+    record({**summary, **stamp(shlex.join(words))}, path)
 
 
 if __name__ == "__main__":

@@ -217,7 +217,7 @@ def set_up(
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
     validate = task.validation(device, world.is_first)
-    return Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers), task
+    return Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers, task.complete), task
 
 
 def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:

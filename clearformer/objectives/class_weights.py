@@ -104,7 +104,7 @@ def describe_balance(
     if len(present) < 2 or min(present) >= RARE * sum(present) / len(present):
         return None
     rows = [(name, f"{n:,}") for name, n in zip(classes, counts)]
-    return f"classes are out of balance ({unit}: {some(rows, counts)}); --balance gives rare classes more weight"
+    return f"classes are out of balance ({unit}: {some(rows, counts)}); --balance predicts all classes alike"
 
 
 def some(rows: Sequence[tuple[str, str]], values: Sequence[float]) -> str:

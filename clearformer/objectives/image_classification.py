@@ -2,42 +2,28 @@
 
     loss = − Σ_i w(y_i) Σ_k q_i(k) log p(k | x_i),    q = (1 − ε) y + ε / K    y is one-hot, or mixed (augment/mixup.py)
 
-w is the weight of the image's class, 1 by default (class_weights.py).
+class_loss.py computes this loss, with the weights w or with a prior for classes out of balance.
 
 Images arrive as bytes. They are normalised here, on the device, and in training also augmented. If the model has
 auxiliary classifiers, as GoogLeNet has, 0.3 times the loss of each is added in training (Szegedy et al. 2015).
 """
 
-import torch
 import torch.nn.functional as F
-from pydantic import Field, field_validator
-from torch import Tensor, nn
+from pydantic import Field
+from torch import nn
 
-from clearformer.config import Config
 from clearformer.data.augment.mixup import mixup
 from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
-from clearformer.objectives.class_weights import (
-    DESCRIPTION,
-    ClassWeights,
-    parse_weights,
-    weight_tensor,
-    weighted_cross_entropy,
-)
+from clearformer.objectives.class_loss import ClassLossConfig, class_loss
 from clearformer.objectives.cross_entropy import Loss
 
 
-class ImageClassificationConfig(Config):
+class ImageClassificationConfig(ClassLossConfig):
     """The [objective] table of a recipe: settings of image classification."""
 
     kind: str = "image-classification"
-    weights: ClassWeights | None = Field(None, description=DESCRIPTION)
-    label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="label smoothing ε: probability spread evenly over all classes"
-    )
     auxiliary: float = Field(0.3, ge=0, description="weight of each auxiliary classifier in the loss")
-
-    _weights = field_validator("weights", mode="before")(parse_weights)
 
 
 class ImageClassification:
@@ -60,14 +46,7 @@ class ImageClassification:
             logits, *auxiliary = model.answers(inputs)  # type: ignore[operator]
         else:
             logits, auxiliary = model.head(model.hidden(inputs)), []  # type: ignore[operator]
-        total = self.cross_entropy(logits, targets)
+        total = class_loss(logits, targets, self.config)
         for more in auxiliary:
-            total = total + self.config.auxiliary * self.cross_entropy(more, targets)
+            total = total + self.config.auxiliary * class_loss(more, targets, self.config)
         return Loss(total, batch.n_tokens)
-
-    def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        targets, epsilon = targets.to(logits.dtype), self.config.label_smoothing
-        if self.config.weights is not None:
-            return weighted_cross_entropy(logits, targets, weight_tensor(self.config.weights, logits), epsilon)
-        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=epsilon)

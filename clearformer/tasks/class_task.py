@@ -1,6 +1,7 @@
-"""The base class of tasks that predict classes: class weights in training, and the calibration of a trained model."""
+"""The base class of tasks that predict classes: classes out of balance, and the calibration of a trained model."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar
 
@@ -10,13 +11,16 @@ from torch import Tensor, nn
 
 from clearformer.checkpoint import CALIBRATION, RunFolder, write_json
 from clearformer.errors import CheckpointError
+from clearformer.evaluation.metrics.balancing import Balancing, fit_balancing
 from clearformer.evaluation.metrics.calibration import calibration_error, fit_temperature, mean_loss, reliability
 from clearformer.metric import BALANCED_LOSS, Metric
+from clearformer.objectives.class_prior import describe_prior, resolve_prior
 from clearformer.objectives.class_weights import describe_balance, resolve
 from clearformer.tables import Tables
 from clearformer.tasks.task import Pretrained, Task
 from clearformer.training.feed import Steps
 from clearformer.training.journal import console
+from clearformer.tuning.methods import NEW_HEAD
 from clearformer.wording import count, listed
 
 
@@ -25,6 +29,8 @@ class ClassTask(Task):
     predicts_classes = True
     notes_imbalance: ClassVar[bool] = True
     """Whether classes that are out of balance are reported. Classes of words usually are."""
+    balancing: Balancing | None = None
+    """Fitted in the last validation, if objective.prior is set."""
 
     @abstractmethod
     def outputs(self, model: nn.Module, split: str) -> tuple[Tensor, Tensor]:
@@ -34,7 +40,7 @@ class ClassTask(Task):
     def stored_classes(self, split: str) -> np.ndarray:
         """Return the class of each example of a split, or of each labelled word, (N,), from the run folder."""
 
-    # --- class weights
+    # --- classes out of balance
 
     def class_counts(self, split: str = "train") -> list[int]:
         """Return the number of examples of each class."""
@@ -46,16 +52,26 @@ class ClassTask(Task):
         weights = getattr(self.recipe.objective, "weights", None)
         return resolve(weights, self.classes or [], self.class_counts()) if weights and self.classes else None
 
+    def class_prior(self) -> tuple[float, ...] | None:
+        """Return objective.prior by class, or None if it is not set."""
+        prior = getattr(self.recipe.objective, "prior", None)
+        return resolve_prior(prior, self.class_counts()) if prior and self.classes else None
+
     def objective_table(self) -> Any:
-        weights = self.class_weights()
-        return self.recipe.objective if weights is None else self.recipe.objective.changed(weights=weights)
+        resolved = {"weights": self.class_weights(), "prior": self.class_prior()}
+        changes = {name: values for name, values in resolved.items() if values is not None}
+        return self.recipe.objective.changed(**changes) if changes else self.recipe.objective
 
     def print_balance(self) -> None:
-        """Print the class weights; without any, print that classes are out of balance, if they are."""
+        """Print the class weights or the prior; without any, print that classes are out of balance, if they are."""
         if not self.classes:
             return
-        weights = self.class_weights()
-        lines = [describe_balance(self.classes, self.class_counts(), weights, self.unit)]
+        weights, prior = self.class_weights(), self.class_prior()
+        lines = [
+            describe_balance(self.classes, self.class_counts(), weights, self.unit)
+            if prior is None
+            else describe_prior(self.classes, prior)
+        ]
         if weights is not None:
             lines.append(self.describe_steps())
         missing = [name for name, n in zip(self.classes, self.class_counts("valid")) if n == 0]
@@ -63,7 +79,7 @@ class ClassTask(Task):
             names = listed(missing, most=5)
             lines.append(f"the validation data has no {self.unit} of {names}; add some with --valid or data.held_out")
         for line in filter(None, lines):
-            if weights is not None or self.notes_imbalance:
+            if weights is not None or prior is not None or self.notes_imbalance:
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def describe_steps(self) -> str | None:
@@ -81,6 +97,23 @@ class ClassTask(Task):
             f"a step has {n / n_steps:.2g} {self.unit} of {name} on average, too few for weights to have much effect; "
             f"larger steps: --set train.accumulation={ceil(accumulation * n_steps / n)}"
         )
+
+    def balanced_outputs(self, model: nn.Module, split: str) -> tuple[Tensor, Tensor]:
+        """Return the outputs and labels of a split. With a prior, those for validation are balanced (balancing.py).
+
+        `complete` then changes the weights in the same way: the saved model gives these outputs without any adjustment.
+        """
+        logits, labels = self.outputs(model, split)
+        if split != "valid" or self.class_prior() is None:
+            return logits, labels
+        self.balancing = fit_balancing(logits, labels)
+        return self.balancing(logits), labels
+
+    def complete(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        if self.balancing is None:
+            return weights
+        names = [f"{NEW_HEAD}.{part}" for part in ("weight", "bias")]
+        return {**weights, **dict(zip(names, self.balancing.folded(*(weights[name] for name in names))))}
 
     # --- calibration
 
@@ -114,5 +147,6 @@ class ClassTask(Task):
 
 
 def deciding_first(metrics: tuple[Metric, ...], recipe: Tables) -> tuple[Metric, ...]:
-    """Put the balanced loss first if classes are weighted, since accuracy may choose a model that ignores rare ones."""
-    return (BALANCED_LOSS, *metrics) if getattr(recipe.objective, "weights", None) else metrics
+    """Put the balanced loss first if classes are balanced, since accuracy may choose a model that ignores rare ones."""
+    is_balanced = any(getattr(recipe.objective, name, None) for name in ("weights", "prior"))
+    return (BALANCED_LOSS, *metrics) if is_balanced else metrics

@@ -89,11 +89,12 @@ class LabelTask(ClassTask):
 
     @classmethod
     def check(cls, recipe: Tables, where: str) -> None:
-        if is_regression(recipe) and getattr(recipe.objective, "weights", None):
-            raise ConfigError(
-                f"{where}: objective.weights is for classes, but data.regression = true predicts values",
-                "remove objective.weights (--balance), or set data.regression = false",
-            )
+        for name, option in (("weights", ""), ("prior", " (--balance)")):
+            if is_regression(recipe) and getattr(recipe.objective, name, None):
+                raise ConfigError(
+                    f"{where}: objective.{name} is for classes, but data.regression = true predicts values",
+                    f"remove objective.{name}{option}, or set data.regression = false",
+                )
 
     # --- zero configuration
 
@@ -201,7 +202,7 @@ class LabelTask(ClassTask):
         return classes[classes != IGNORE]
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        outputs, labels = self.outputs(model, split)
+        outputs, labels = self.balanced_outputs(model, split)
         return class_metrics(outputs, labels, self.classes) if self.classes else regression_metrics(outputs, labels)
 
     # --- inference

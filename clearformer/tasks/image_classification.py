@@ -57,7 +57,7 @@ class ImageClassificationTask(ClassTask, ImageTask):
         return logits, torch.from_numpy(store.classes)
 
     def score(self, model: nn.Module, split: str) -> dict[str, Any]:
-        return image_metrics(*self.outputs(model, split), self.classes or [])
+        return image_metrics(*self.balanced_outputs(model, split), self.classes or [])
 
     @classmethod
     def handle(cls, model: Pretrained) -> ImageClassifier:

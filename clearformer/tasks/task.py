@@ -20,7 +20,7 @@ from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, write_json, write_text
 from clearformer.data.corpora import Corpora
@@ -259,6 +259,10 @@ class Task(ABC):
     def sample(self, model: nn.Module, step: int) -> str | None:
         """Return an example of the model's output, to be printed at each validation; None prints nothing."""
         return None
+
+    def complete(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the weights to save as the best, after their validation: unchanged, unless it adjusts some of them."""
+        return weights
 
     def build_objective(self) -> Objective:
         """Construct the objective from [objective] and from the tables that its attribute `tables` lists."""

@@ -42,6 +42,7 @@ from clearformer.wording import count
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
+Complete = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Trainer:
     base; by default, all are saved. `unit` is the unit of `tokens`: tokens, examples or images. `carried` is the state
     that the objective keeps between steps, by the index of the micro-batch within a step, as for recurrent networks
     that continue a text. `metric` is the metric of `validate` that decides the best checkpoint. `loggers` receive what
-    the journal does.
+    the journal does. `complete` is applied to the weights that are saved as the best.
     """
 
     def __init__(
@@ -87,11 +88,12 @@ class Trainer:
         carried: dict[int, Tensor] | None = None,
         metric: Metric = LOSS,
         loggers: Loggers | None = None,
+        complete: Complete | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer, self.schedule = model, objective, optimizer, schedule
         self.config, self.run, self.device, self.world, self.validate = config, run, device, world, validate
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.facts, self.part, self.metric = facts or {}, part, metric
+        self.facts, self.part, self.metric, self.complete = facts or {}, part, metric, complete
         self.carried = {} if carried is None else carried
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
@@ -302,9 +304,8 @@ class Trainer:
                     return
                 at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
             at.judged = at.step
-            self.write(
-                self.run.model, weights_of(self.model, self.part), {**self.facts, "step": at.step, "scores": at.scores}
-            )
+            facts = {**self.facts, "step": at.step, "scores": at.scores}
+            self.write(self.run.model, weights_of(self.model, self.part), facts, self.complete)
 
     def validated(self, validate: Validate) -> dict[str, float]:
         """Return the metrics of the model, which is in training mode again afterwards, even if this is interrupted."""
@@ -338,15 +339,21 @@ class Trainer:
         if self.world.any(not are_finite(weights)):
             raise diverged("a weight", self.progress.step, self.run)
 
-    def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Gather the tensors from all ranks, one at a time; the first rank writes them."""
+    def write(
+        self,
+        path: Path,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        complete: Complete | None = None,
+    ) -> None:
+        """Gather the tensors from all ranks, one at a time; the first rank writes them, changed by `complete`."""
         full = {}
         for name, tensor in tensors.items():
             ready = whole(tensor)
             if self.world.is_first:
                 full[name] = ready.cpu()
         if self.world.is_first:
-            save_tensors(path, full, facts)
+            save_tensors(path, full if complete is None else complete(full), facts)
 
     def resume(self) -> None:
         """Load the last checkpoint. The number of ranks may have changed since it was saved."""

@@ -141,8 +141,9 @@ def train(
 
     `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
     other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
-    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` gives the examples of rare classes more weight in
-    the loss (objective.weights). `exportable` chooses a form of the model that Hugging Face has.
+    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` adjusts the logits for the frequencies of the
+    classes (objective.prior), so that rare classes are predicted as readily as frequent ones. `exportable` chooses a
+    form of the model that Hugging Face has.
 
     `callbacks` are functions, called with each record of metrics.jsonl, {"step": 50, "kind": "train", "loss": 2.1, …},
     or loggers with the methods of clearformer.Logger.
@@ -203,14 +204,19 @@ def describe_batch(recipe: Any, batch_size: int | None) -> None:
 
 
 def balanced(chosen: Plan) -> Plan:
-    """Set objective.weights = "balanced"."""
+    """Set objective.prior = "data"."""
     objective = chosen.recipe.objective
-    if "weights" not in type(objective).model_fields:
+    if "prior" not in type(objective).model_fields:
         raise ConfigError(
             f"--balance is for classifiers, but objective.kind = {objective.kind} has no classes",
             "remove --balance, or train on --labels or --images",
         )
-    recipe = chosen.recipe.with_tables(objective=objective.changed(weights="balanced"))
+    if objective.weights is not None:
+        raise ConfigError(
+            "--balance and objective.weights cannot be combined: both are for classes out of balance",
+            "remove one of them",
+        )
+    recipe = chosen.recipe.with_tables(objective=objective.changed(prior="data"))
     task_named(objective.kind).check(recipe, "--balance")
     return chosen._replace(recipe=recipe)
 

@@ -42,7 +42,7 @@ def counts(run: Path) -> list[int]:
 def test_imbalance_is_reported_once_with_its_remedy(cli, skewed: Path, tmp_path: Path) -> None:
     shown = cli("train", "--labels", skewed, "--out", tmp_path / "run", "--device", "cpu", *SETTINGS)
     bad, good = counts(tmp_path / "run")
-    line = f"{NOTE}{bad} and good {good}); --balance gives rare classes more weight"
+    line = f"{NOTE}{bad} and good {good}); --balance predicts all classes alike"
     assert " ".join(shown.err.split()).count(line) == 1
     more = cli("train", "--resume", "--out", tmp_path / "run", "--set", "train.steps=5", "--device", "cpu")
     assert more.code == 0
@@ -62,10 +62,41 @@ def test_balanced_classes_are_not_reported(cli, tmp_path: Path) -> None:
     assert (shown.code, "balance" in shown.err) == (0, False)
 
 
-def test_balance_weights_the_loss_and_decides_by_a_balanced_loss(cli, skewed: Path, tmp_path: Path) -> None:
+def test_balance_adjusts_logits_and_decides_by_a_balanced_loss(cli, skewed: Path, tmp_path: Path) -> None:
     given = ("train", "--labels", skewed, "--out", tmp_path / "run", "--device", "cpu", *SETTINGS, "--balance")
-    assert json.loads(cli(*given, "--dry-run", "--json").out)["objective"]["weights"] == "balanced"
+    assert json.loads(cli(*given, "--dry-run", "--json").out)["objective"]["prior"] == "data"
     shown = cli(*given)
+    assert shown.code == 0
+    assert NOTE not in shown.err
+    bad, good = counts(tmp_path / "run")
+    n = bad + good
+    line = f"logits adjusted by the frequencies of the classes: bad {bad / n:.3g} and good {good / n:.3g}"
+    assert line in " ".join(shown.err.split())
+    recipe = Recipe.read(tmp_path / "run" / "recipe.toml")
+    assert recipe.objective.prior == "data"
+    task = prepare(recipe, RunFolder(tmp_path / "run"), World(), None, None)
+    assert task.build_objective().config.prior == pytest.approx((bad / n, good / n))
+    assert task.deciding_metric(recipe).name == "balanced_loss"
+    assert task.deciding_metric(recipe.with_tables(objective=recipe.objective.changed(prior=None))).name == "accuracy"
+
+
+def test_the_saved_model_gives_the_balanced_outputs(cli, skewed: Path, tmp_path: Path) -> None:
+    """The head contains what was fitted on validation data, so that exports need nothing; a resumed run goes on."""
+    run = tmp_path / "run"
+    given = ("train", "--labels", skewed, "--valid", skewed, "--out", run, "--device", "cpu", *SETTINGS, "--balance")
+    assert cli(*given).code == 0
+    report = json.loads((run / "report.json").read_text())
+    measured = json.loads(cli("evaluate", "--model", run, "--labels", skewed, "--device", "cpu", "--json").out)
+    for name in ("balanced_loss", "accuracy", "macro_f1"):
+        assert measured[name] == pytest.approx(report["valid"][name], abs=1e-5)
+    predicted = np.array(measured["confusion"]).sum(0)
+    assert predicted.min() > 0  # neither class is ignored
+    assert cli("train", "--resume", "--out", run, "--set", "train.steps=6", "--device", "cpu").code == 0
+
+
+def test_balanced_weights_decide_by_a_balanced_loss(cli, skewed: Path, tmp_path: Path) -> None:
+    given = ("train", "--labels", skewed, "--out", tmp_path / "run", "--device", "cpu", *SETTINGS)
+    shown = cli(*given, "--set", "objective.weights=balanced")
     assert shown.code == 0
     assert NOTE not in shown.err
     bad, good = counts(tmp_path / "run")
@@ -81,7 +112,8 @@ def test_balance_weights_the_loss_and_decides_by_a_balanced_loss(cli, skewed: Pa
 
 def test_steps_without_rare_classes_are_reported(cli, skewed: Path, tmp_path: Path) -> None:
     """Their weights would be lost in gradient clipping. The setting of the hint remedies it."""
-    given = ("train", "--labels", skewed, "--device", "cpu", *SETTINGS, "--set", "train.tokens=40", "--balance")
+    given = ("train", "--labels", skewed, "--device", "cpu", *SETTINGS, "--set", "train.tokens=40")
+    given += ("--set", "objective.weights=balanced")
     shown = cli(*given, "--out", tmp_path / "run").err
     assert "examples of good on average, too few for weights to have much effect" in shown
     setting = re.findall(r"larger steps: --set (train.accumulation=\d+)", shown)
@@ -115,7 +147,7 @@ def test_images_are_balanced_too(cli, tmp_path: Path) -> None:
     tuned = clearformer.finetune(
         tmp_path / "plain", images=folder, out=tmp_path / "tuned", balance=True, settings=settings, device="cpu"
     )
-    assert Recipe.read(Path(tuned["run"]) / "recipe.toml").objective.weights == "balanced"
+    assert Recipe.read(Path(tuned["run"]) / "recipe.toml").objective.prior == "data"
 
 
 def test_balance_is_for_classes(cli, corpus: Path, skewed: Path, tmp_path: Path) -> None:
@@ -126,7 +158,11 @@ def test_balance_is_for_classes(cli, corpus: Path, skewed: Path, tmp_path: Path)
         (("finetune", "-m", "en-fr-small", "--pairs", corpus, "--balance"), "--balance is for classifiers"),
         (
             ("train", "--labels", numbers, "--balance", "--set", "data.regression=true"),
-            "objective.weights is for class",
+            "objective.prior is for class",
+        ),
+        (
+            ("train", "--labels", skewed, "--balance", "--set", "objective.weights.good=3"),
+            "--balance and objective.weights cannot be combined",
         ),
         (("train", "--resume", "--out", tmp_path, "--balance"), "--balance cannot be combined with --resume"),
         (("train", "--labels", skewed, "--set", "objective.weights=balancd"), 'expected "balanced", a table or a list'),

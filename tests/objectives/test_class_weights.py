@@ -107,7 +107,7 @@ def test_batches_of_any_size_add_up() -> None:
 
 def test_what_is_out_of_balance() -> None:
     assert describe_balance(["neg", "pos"], [900, 100], None, "examples") == (
-        "classes are out of balance (examples: neg 900 and pos 100); --balance gives rare classes more weight"
+        "classes are out of balance (examples: neg 900 and pos 100); --balance predicts all classes alike"
     )
     assert describe_balance(["a", "b"], [500, 100], None, "examples") is None  # a third of the mean, 300
     assert describe_balance(["a", "b"], [501, 100], None, "examples") is not None

@@ -5,9 +5,10 @@
     pooler     W tanh(W_p h_1) + b          BertForSequenceClassification
     last       W h_n + b                    GPT2ForSequenceClassification, whose head has no bias
 
-The last row is exact all the same: h_n = g x + β is the output of a norm, and W (h_n + δ) = W h_n + b for δ = W⁺ b, so
-that β + δ in place of β gives the bias. No class of theirs takes the mean or the maximum over the tokens of a BERT.
-Files vary here, too: an old BertForTokenClassification contains a pooler that it does not use.
+The export of the last row is exact all the same: h_n = g x + β is the output of a norm, and W (h_n + δ) = W h_n + b for
+δ = W⁺ b, so that β + δ in place of β gives the bias. The norm of Llama has no β: LlamaForSequenceClassification is only
+imported. No class of theirs takes the mean or the maximum over the tokens of a BERT. Files vary here, too: an old
+BertForTokenClassification contains a pooler that it does not use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from clearformer.models.classifier import ClassifierConfig
 
 TOKENS, TEXTS = "ForTokenClassification", "ForSequenceClassification"
 FAMILIES = {"bert": "Bert", "megatron-bert": "MegatronBert", "roberta": "Roberta", "gpt2": "GPT2"}  # by model_type
+IMPORTED = (*FAMILIES, "llama")
 POOLINGS = {"none": TOKENS, "pooler": TEXTS, "last": TEXTS}
 HEAD = rows_of({"classifier.": "classifier."})
 ROBERTA_HEAD = rows_of({"base.pooler.": "classifier.dense.", "classifier.": "classifier.out_proj."})
@@ -41,8 +43,8 @@ def has_head(shapes: Shapes) -> bool:
 
 def import_config(theirs: Mapping[str, Any], model_type: str, converter: str, shapes: Shapes, where: str) -> Any:
     """Return our configuration of a classifier from `theirs`, its config.json, and the `shapes` of its tensors."""
-    if model_type not in FAMILIES:
-        known = ", ".join(FAMILIES)
+    if model_type not in IMPORTED:
+        known = ", ".join(IMPORTED)
         raise CheckpointError(f"{where}: classifiers of type {model_type} are not supported", f"supported: {known}")
     n_classes, problem = shapes[next(name for name in HEADS if name in shapes)][0], theirs.get("problem_type")
     if problem == "multi_label_classification" or (problem == "regression" and n_classes > 1):
@@ -55,6 +57,8 @@ def import_config(theirs: Mapping[str, Any], model_type: str, converter: str, sh
     dropouts = (theirs.get(name) for name in ("classifier_dropout", "hidden_dropout_prob"))
     dropout = next((p for p in dropouts if p is not None), 0.1)
     pooling = pooling_of(theirs, shapes, where)
+    if pooling == "last":
+        base = base.changed(tied=True)  # the file has no output layer for words
     return ClassifierConfig.parse(
         {"base": {**base.model_dump(exclude_unset=True), "kind": base.kind}, "pooling": pooling, "n_classes": n_classes}
         | {"dropout": dropout},

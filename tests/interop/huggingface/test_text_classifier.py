@@ -187,3 +187,21 @@ def test_a_tokenizer_without_special_tokens_is_refused(hub: Hub, tmp_path: Path)
     write_tokenizer(folder, tokenizer(), SimpleNamespace(kind="gpt", n_segments=2, max_length=60), False)
     with pytest.raises(CheckpointError, match="its tokenizer adds no special tokens"):
         import_model(folder, tmp_path / "run")
+
+
+@torch.no_grad()
+def test_a_llama_classifier_comes_in(hub: Hub, tmp_path: Path) -> None:
+    """Its head reads the last token before the padding, as that of GPT-2. There is no way out: training adds a bias."""
+    sizes = {"num_key_value_heads": 1, "head_dim": 12}
+    folder, theirs = hub("LlamaForSequenceClassification", num_labels=3, pad_token_id=0, **sizes)
+    import_model(folder, tmp_path / "run", classes=["a", "b", "c"])
+    ours = open_model(tmp_path / "run")
+    torch.manual_seed(1)
+    tokens, mask = torch.randint(5, 300, (5, 11)), torch.ones(5, 11, dtype=torch.bool)
+    mask[1, 7:], mask[4, 2:] = False, False
+    tokens = tokens.where(mask, 0)
+    expected = theirs(tokens, attention_mask=mask.long()).logits
+    logits = ours.network.eval()(EncoderBatch(tokens, mask, None))
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4 * max(1.0, float(expected.abs().max())))
+    with pytest.raises(CheckpointError, match="transformers has no classifier on a gpt of this form"):
+        export_model(tmp_path / "run", tmp_path / "out")
