@@ -217,7 +217,9 @@ def set_up(
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
     validate = task.validation(device, world.is_first)
-    return Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers), task
+    trainer = Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers)
+    trainer.finishes_step = how not in ("blocks", "whole")  # nothing is lost with a first step that compiles
+    return trainer, task
 
 
 def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:

@@ -41,6 +41,9 @@ class TrainConfig(Config):
     log_every: int = Field(50, ge=1, description="steps between log records")
     validate_every: int = Field(500, ge=1, description="steps between validations")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
+    save_minutes: float = Field(
+        10, gt=0, description="minutes after which a checkpoint is saved, even if `save_every` is longer"
+    )
     pause: int | None = Field(
         None, ge=1, description="step after which the run is saved and stops; --resume continues it"
     )

@@ -48,6 +48,14 @@ class World:
         """Whether `flag` is set on any rank. The hosts communicate, so that no accelerator is waited for."""
         return self.sum(torch.tensor(int(flag))).item() > 0
 
+    def largest(self, *values: int) -> list[int]:
+        """The largest of each value over all ranks. The hosts communicate."""
+        if self.size == 1:
+            return [*values]
+        found = torch.tensor(values)
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return found.tolist()
+
     def agree(self, value: Value) -> Value:
         """The value of the first rank, broadcast to every rank."""
         box: list[Any] = [value]

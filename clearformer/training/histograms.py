@@ -17,7 +17,7 @@ from clearformer.checkpoint import whole
 from clearformer.layers.histogram import as_json, histogram, magnitudes
 from clearformer.layers.weight_names import place_of
 from clearformer.training.config import TrainConfig
-from clearformer.training.journal import cut_back
+from clearformer.training.journal import cut_back, read_metrics
 
 
 class Histograms:
@@ -29,6 +29,7 @@ class Histograms:
     def __init__(self, model: nn.Module, config: TrainConfig, path: Path, is_first: bool = True) -> None:
         self.config, self.path, self.is_first, self.is_due = config, path, is_first, False
         self.gradients: dict[str, Any] = {}
+        self.written = -1  # the last step in the file
         self.layers: dict[str, list[nn.Parameter]] = {}
         for name, parameter in model.named_parameters() if config.histograms else ():
             if parameter.requires_grad:
@@ -36,6 +37,8 @@ class Histograms:
 
     def begin(self, step: int) -> None:
         """Remove what is recorded after `step`, where the run continues."""
+        if self.layers and any(record["step"] == step for record in read_metrics(self.path)):  # on every rank
+            self.written = step
         if self.is_first and self.path.exists():
             cut_back(self.path, step)
 
@@ -55,7 +58,9 @@ class Histograms:
 
     @torch.no_grad()
     def write(self, step: int) -> None:
-        if self.layers:
+        """Record this step, once: a validation that was left out when the run was stopped follows when it resumes."""
+        if self.layers and self.written != step:
+            self.written = step
             weights = {name: as_json(histogram(joined(parameters))) for name, parameters in self.layers.items()}
             gradients = {name: as_json(one) for name, one in self.gradients.items()}
             if self.is_first:
