@@ -1,6 +1,7 @@
 """A run folder: all files of a run, readable while it trains.
 
     recipe.toml          the resolved recipe; reading it back rebuilds the run
+    requested.toml       the recipe of the command that started the run: the same command continues it (train.resume)
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
     classes.json         the classes of a classifier, in the order of its logits
     calibration.json     the temperature of its probabilities, written by evaluate --calibrate, and how well it fits
@@ -47,6 +48,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.recipe = path / "recipe.toml"
+        self.requested = path / "requested.toml"
         self.model = path / "model.safetensors"
         self.last = path / "last.safetensors"
         self.metrics = path / "metrics.jsonl"

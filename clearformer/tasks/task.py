@@ -272,6 +272,7 @@ class Task(ABC):
         return self.recipe.objective
 
     def steps(self, world: World) -> Steps:
+        """Return the batches of a run that was started in this world. The number of ranks now does not matter."""
         return Steps(self.split("train"), self.recipe.train.accumulation * world.size)
 
     def validation(self, device: torch.device, is_first: bool = True) -> Validate:

@@ -288,6 +288,7 @@ class Trainer:
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
                 results = self.validated(self.validate)
+                self.world.barrier()
                 if signal := self.world.largest(0 if results else self.signal)[0]:
                     return signal
                 self.results = results = self.world.agree(results)
@@ -349,6 +350,7 @@ class Trainer:
                 full[name] = ready.cpu()
         if self.world.is_first:
             save_tensors(path, full, facts)
+        self.world.barrier()
 
     def resume(self) -> None:
         """Load the last checkpoint. The number of ranks may have changed since it was saved."""

@@ -15,5 +15,6 @@ class Progress:
     best: float | None = None  # the deciding metric, negated if lower is better
     best_step: int = 0
     stale: int = 0  # validations since the best one
+    ranks: int = 0  # processes that the run was started with; with `accumulation`, they define the batches
     judged: int = 0  # the step of the last validation; checkpoints contain this name
     scores: dict[str, float] = field(default_factory=dict)  # the metrics of the best validation
