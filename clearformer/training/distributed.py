@@ -53,9 +53,9 @@ class World:
         """The largest of each value over all ranks. The hosts communicate."""
         if self.size == 1:
             return [*values]
-        found = torch.tensor(values)
-        dist.all_reduce(found, op=dist.ReduceOp.MAX)
-        return found.tolist()
+        maxima = torch.tensor(values)
+        dist.all_reduce(maxima, op=dist.ReduceOp.MAX)
+        return maxima.tolist()
 
     def agree(self, value: Value) -> Value:
         """The value of the first rank, broadcast to every rank."""
