@@ -1,6 +1,7 @@
 """A run folder: all files of a run, readable while it trains.
 
     recipe.toml          the resolved recipe; reading it back rebuilds the run
+    requested.toml       the recipe of the command that started the run: the same command continues it (train.resume)
     tokenizer.json       (or source.tokenizer.json and target.tokenizer.json)
     classes.json         the classes of a classifier, in the order of its logits
     calibration.json     the temperature of its probabilities, written by evaluate --calibrate, and how well it fits
@@ -14,20 +15,18 @@
     loggers.json         the ids of the run in MLflow and W&B, and the last step sent to each
     report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it
 
-Writes are atomic: a file is written under a temporary name, flushed to disk, then renamed. Nothing is ever pickled or
-unpickled.
+Writes are atomic: a file is written under a temporary name, flushed to disk, then renamed, and the folder is flushed.
+Nothing is ever pickled or unpickled.
 """
 
-import errno
 import fcntl
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from stat import S_IMODE
 from typing import Any
 
 import torch
@@ -35,12 +34,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from clearformer.errors import CheckpointError, MachineError
+from clearformer.disk import atomically, write_text
+from clearformer.errors import CheckpointError
 from clearformer.wording import count
 
 CLASSES = "classes.json"
 CALIBRATION = "calibration.json"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
@@ -49,6 +48,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.recipe = path / "recipe.toml"
+        self.requested = path / "requested.toml"
         self.model = path / "model.safetensors"
         self.last = path / "last.safetensors"
         self.metrics = path / "metrics.jsonl"
@@ -94,51 +94,6 @@ class RunFolder:
                         shutil.rmtree(draft)
                     elif draft.suffix[1:].isdigit():
                         draft.unlink()
-
-
-@contextmanager
-def atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; on exit, flush the file to disk and rename it to `path`.
-
-    The file mode follows the umask, even if the writer replaces the temporary file: safetensors creates it as 0600.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = create(draft)
-        yield draft
-        if S_IMODE(draft.stat().st_mode) != mode:
-            draft.chmod(mode)
-        with open(draft, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except (OSError, SafetensorError) as error:
-        # Errors of the safetensors library have no errno, only the text of the system's message.
-        full = getattr(error, "errno", None) in FULL or any(os.strerror(code) in str(error) for code in FULL)
-        reason = "the disk is full" if full else str(error)
-        hint = "free some space; files saved earlier are intact" if full else "check the path and its permissions"
-        raise MachineError(f"{path} cannot be written: {reason}", hint) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-
-
-def create(path: Path) -> int:
-    """Create an empty file, and return its mode.
-
-    The mode reveals the umask. Reading the umask directly would change it for all threads.
-    """
-    path.unlink(missing_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        return S_IMODE(os.fstat(file).st_mode)
-    finally:
-        os.close(file)
-
-
-def write_text(path: Path, text: str) -> None:
-    with atomically(path) as draft:
-        draft.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:

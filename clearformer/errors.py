@@ -53,8 +53,20 @@ class MachineError(ClearformerError):
     pass
 
 
+class Stopped(KeyboardInterrupt):
+    """Raised by a signal other than Ctrl-C where nothing has to be saved. The exit code is 128 + `number`."""
+
+    def __init__(self, number: int = 2) -> None:
+        self.number = number
+        super().__init__(number)
+
+
 class Interrupted(Exception):
-    """Raised after Ctrl-C or SIGTERM, once the checkpoint is saved. It is no error, so it is no ClearformerError."""
+    """Raised after a signal, once the checkpoint is saved. It is no error, so it is no ClearformerError."""
+
+    def __init__(self, number: int = 2) -> None:
+        self.number = number  # of the signal; 2 is Ctrl-C
+        super().__init__(number)
 
 
 class Paused(Interrupted):

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from clearformer.checkpoint import CALIBRATION, RunFolder, versions, write_json, write_text
-from clearformer.errors import CheckpointError, Interrupted, MachineError, Paused
+from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.layers.linear import pack
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
@@ -35,6 +35,7 @@ from clearformer.training.distributed import World, join_world, leave_world, sha
 from clearformer.training.journal import console, read_metrics
 from clearformer.training.loggers import Callback, Loggers
 from clearformer.training.loop import Trainer
+from clearformer.training.meeting import is_lost, lost
 from clearformer.training.precision import built_in, make_deterministic, pick_device
 from clearformer.training.recompute import recompute_blocks
 from clearformer.training.session import Session, say_saved
@@ -73,7 +74,7 @@ def start(
     trainer, task = context.__enter__()
     where, is_first = trainer.device, trainer.world.is_first
     test = partial(finish, task, trainer.run, trainer, where) if is_first else dict
-    return Session(trainer, task.steps(trainer.world), test, context)
+    return Session(trainer, task.steps(World(size=trainer.progress.ranks)), test, context)
 
 
 @contextmanager
@@ -92,13 +93,15 @@ def opened(
         keep_freed_memory()
     elif where.type == "cuda":
         torch.cuda.set_device(where)  # graphs, streams and seeds use the current device
-    world = join_world(where)
+    world = join_world(where, recipe.train.timeout)
     trainer, settings = None, recipe.train
     try:
         loggers = Loggers(recipe.train.logger_names, callbacks) if world.is_first else Loggers()
         run = RunFolder(world.agree(out))
         with run.lock() if world.is_first else nullcontext():
             claim_folder(run, recipe, resume, world)
+            if world.is_first and not resume:
+                write_text(run.requested, recipe.dump())
             recipe = keep_given(recipe, run, world)
             if recipe.train.deterministic:
                 make_deterministic()
@@ -109,9 +112,11 @@ def opened(
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
             elif recipe.tuning is not None:
                 trainer.save()  # from here on, full fine-tuning no longer needs its base model
+            check_ranks(trainer)
             if resume and world.is_first:
                 write_text(run.recipe, task.recipe.dump())  # settings may have changed
             loggers.begin(run.path, task.recipe.tables(), trainer.progress.step, resume)
+            world.barrier()
             yield trainer, task
     except Interrupted as ending:
         assert trainer is not None
@@ -119,8 +124,25 @@ def opened(
         raise
     except torch.OutOfMemoryError as error:
         raise out_of_memory(settings) from error
+    except RuntimeError as error:
+        if world.size == 1 or not is_lost(error):
+            raise
+        raise lost(settings.timeout) from error
     finally:
-        leave_world()
+        leave_world(world)
+
+
+def check_ranks(trainer: Trainer) -> None:
+    """Check that the micro-batches of a step can be divided over the ranks, whose number may have changed."""
+    at, size, config = trainer.progress, trainer.world.size, trainer.config
+    at.ranks = at.ranks or size
+    n = at.ranks * config.accumulation
+    if size > n or (config.parallel == "shard" and n % size):
+        raise ConfigError(
+            f"the run has {count(n, 'micro-batch', 'micro-batches')} in each step, which cannot be divided over "
+            f"{count(size, 'process', 'processes')}",
+            f"use {count(at.ranks, 'process', 'processes')}, as when the run was started",
+        )
 
 
 def out_of_memory(train: TrainConfig) -> MachineError:
@@ -217,7 +239,9 @@ def set_up(
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)
     metric = task.deciding_metric(final)
     validate = task.validation(device, world.is_first)
-    return Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers, task.complete), task
+    trainer = Trainer(*parts, validate, task.facts, saved, task.unit, carried, metric, loggers, task.complete)
+    trainer.finishes_step = how not in ("blocks", "whole")  # nothing is lost with a first step that compiles
+    return trainer, task
 
 
 def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: World) -> Recipe:

@@ -62,7 +62,8 @@ def no_images(monkeypatch):
 
 def test_leaves_everything_behind(done):
     files = {"recipe.toml", "tokenizer.json", "data", "model.safetensors", "last.safetensors", "metrics.jsonl"}
-    assert {path.name for path in done.iterdir()} == files | {"report.json", "curves.png", "samples.jsonl"}
+    files |= {"requested.toml", "report.json", "curves.png", "samples.jsonl"}
+    assert {path.name for path in done.iterdir()} == files
     assert Recipe.read(done / "recipe.toml").model.target_vocab == load(done).target_tokenizer.vocab_size
 
 

@@ -14,7 +14,7 @@ PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
     ["errors", "version", "memory", "notebook", "synonyms", "threads", "toolchain", "wording"],
-    ["config", "registry", "metric"],
+    ["config", "disk", "registry", "metric"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
     ["objectives", "generation", "tuning"],

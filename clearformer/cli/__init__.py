@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from keyword import iskeyword
+from signal import SIGINT
 from typing import Any
 
 import typer
@@ -18,14 +19,13 @@ from typer.core import TyperGroup
 from clearformer.cli.options import write_introduction, write_parameters
 from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.memory import collect_rarely, end_quickly, keep_freed_memory
+from clearformer.training.interrupt import stoppable
 from clearformer.version import __version__
 
 GROUPS = {
     "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
-    "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe", "serve"),
-    "Look inside": ("studio", "inspect", "lens", "neighbours", "plot", "notes"),
     "Use": ("translate", "generate", "score", "fill", "repair", "follows", "classify", "embed", "transcribe", "serve"),
-    "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot"),
+    "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot", "notes"),
     "Exchange": ("import", "export", "merge", "card"),
     "Machine": ("doctor", "bench"),
 }
@@ -91,7 +91,7 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), stoppable():
                 warnings.showwarning = print_note
                 result = super().invoke(ctx)
             sys.stdout.flush()
@@ -101,11 +101,11 @@ class Verbs(TyperGroup):
             raise typer.Exit(1) from None
         except Paused:
             raise typer.Exit(0) from None
-        except Interrupted:  # the run is saved, and the message is already printed
-            raise typer.Exit(130) from None
-        except KeyboardInterrupt:
+        except Interrupted as ending:  # the run is saved, and the message is already printed
+            raise typer.Exit(128 + ending.number) from None
+        except KeyboardInterrupt as ending:
             print("interrupted; files written earlier are intact", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise typer.Exit(128 + getattr(ending, "number", SIGINT)) from None
         except BrokenPipeError:  # the reader closed the pipe, as `head` does
             discard_output()
             raise typer.Exit(0) from None

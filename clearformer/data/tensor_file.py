@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clearformer.disk import flush
 from clearformer.errors import MachineError
 
 CODES = {"int64": "I64", "int32": "I32", "uint16": "U16", "uint8": "U8"}
@@ -71,6 +72,7 @@ class TensorFileWriter:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(joined, self.path)
+            flush(self.path.parent)
 
     def discard(self) -> None:
         with writing(self.path):

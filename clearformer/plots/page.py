@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from clearformer.disk import write_text
+
 STYLE = """
 :root { color-scheme: light; font: 15px/1.5 system-ui, sans-serif; color: #2b2d33; background: #fff }
 body { margin: 2rem auto; max-width: 75rem; padding: 0 1rem }
@@ -29,8 +31,7 @@ def write_page(title: str, figures: Mapping[str, str], values: Mapping[str, Any]
         ]
     )
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     return path
 
 

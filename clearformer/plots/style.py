@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from clearformer.disk import atomically
 from clearformer.errors import ConfigError
 
 INK, MUTED, RULE = "#2b2d33", "#7a7e87", "#e4e6ea"
@@ -61,5 +62,5 @@ def saved_figure(path: Path | str, width: float, height: float) -> Iterator[Figu
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        with atomically(path) as draft:
+            figure.savefig(draft, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)

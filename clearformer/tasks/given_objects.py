@@ -9,13 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from clearformer.checkpoint import FULL
 from clearformer.data.files.compressed import ENDINGS
 from clearformer.data.files.open import PAIRS
 from clearformer.data.objects.embedded import embedded_sounds
 from clearformer.data.objects.rows import Rows, describe, open_rows
 from clearformer.data.objects.staging import TITLES, new_folder
 from clearformer.data.objects.write import KINDS, write_object
+from clearformer.disk import FULL
 from clearformer.errors import ConfigError, DataError, MachineError
 from clearformer.tasks import Given
 from clearformer.tasks.task import Task

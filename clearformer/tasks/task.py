@@ -276,6 +276,7 @@ class Task(ABC):
         return self.recipe.objective
 
     def steps(self, world: World) -> Steps:
+        """Return the batches of a run that was started in this world. The number of ranks now does not matter."""
         train = self.recipe.train
         if train.step == "epoch":
             return WholeEpochs(self.split("train"))

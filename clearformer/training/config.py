@@ -46,6 +46,17 @@ class TrainConfig(Config):
     log_every: int = Field(50, ge=1, description="steps between log records")
     validate_every: int = Field(500, ge=1, description="steps between validations")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
+    save_minutes: float = Field(
+        10, gt=0, description="minutes after which a checkpoint is saved, even if `save_every` is longer"
+    )
+    resume: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="whether the same command continues the run in its folder: always, never, or auto, if torchrun, "
+        "SLURM or Kubernetes has started it again",
+    )
+    timeout: float = Field(
+        60, gt=0, description="seconds after which a process of a distributed run that does not answer is given up"
+    )
     pause: int | None = Field(
         None, ge=1, description="step after which the run is saved and stops; --resume continues it"
     )

@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-Value = TypeVar("Value")
+from clearformer.training.meeting import Meeting
 
-PATIENCE = timedelta(hours=4)  # ranks wait this long for each other: the first one alone prepares the corpus and writes
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class World:
 
     rank: int = 0
     size: int = 1
+    meeting: Meeting | None = None
 
     @property
     def is_first(self) -> bool:
@@ -48,6 +49,14 @@ class World:
         """Whether `flag` is set on any rank. The hosts communicate, so that no accelerator is waited for."""
         return self.sum(torch.tensor(int(flag))).item() > 0
 
+    def largest(self, *values: int) -> list[int]:
+        """The largest of each value over all ranks. The hosts communicate."""
+        if self.size == 1:
+            return [*values]
+        maxima = torch.tensor(values)
+        dist.all_reduce(maxima, op=dist.ReduceOp.MAX)
+        return maxima.tolist()
+
     def agree(self, value: Value) -> Value:
         """The value of the first rank, broadcast to every rank."""
         box: list[Any] = [value]
@@ -64,20 +73,29 @@ class World:
         return box
 
     def barrier(self) -> None:
-        self.any(False)
+        """Wait for all ranks, however long they work alone; raise if one has died or stopped."""
+        if self.meeting is not None:
+            self.meeting.barrier()
 
 
-def join_world(device: torch.device) -> World:
-    """Join the process group of torchrun, if there is one: NCCL between accelerators, gloo between hosts."""
+def join_world(device: torch.device, seconds: float = 60) -> World:
+    """Join the process group of torchrun, if there is one: NCCL between accelerators, gloo between hosts.
+
+    A rank that does not answer for this many seconds is an error on all others.
+    """
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return World()
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
-    return World(dist.get_rank(), dist.get_world_size())
+    store, rank, size = next(iter(dist.rendezvous("env://")))
+    backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=seconds)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    return World(rank, size, Meeting(dist.PrefixStore("meeting", store), rank, size, seconds))
 
 
-def leave_world() -> None:
+def leave_world(world: World) -> None:
+    if world.meeting is not None:
+        world.meeting.end()
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -22,7 +22,7 @@ from clearformer.checkpoint import whole
 from clearformer.layers.histogram import as_json, histogram, magnitudes
 from clearformer.layers.weight_names import place_of
 from clearformer.training.config import TrainConfig
-from clearformer.training.journal import cut_back
+from clearformer.training.journal import cut_back, read_metrics
 
 
 class Histograms:
@@ -36,6 +36,7 @@ class Histograms:
         self.gradients: dict[str, Any] = {}
         self.activations: dict[str, Any] = {}
         self.model, self.hooks = model, list[RemovableHandle]()
+        self.written = -1  # the last step in the file
         self.layers: dict[str, list[nn.Parameter]] = {}
         for name, parameter in model.named_parameters() if config.histograms else ():
             if parameter.requires_grad:
@@ -43,6 +44,8 @@ class Histograms:
 
     def begin(self, step: int) -> None:
         """Remove what is recorded after `step`, where the run continues."""
+        if self.layers and any(record["step"] == step for record in read_metrics(self.path)):  # on every rank
+            self.written = step
         if self.is_first and self.path.exists():
             cut_back(self.path, step)
 
@@ -88,7 +91,9 @@ class Histograms:
 
     @torch.no_grad()
     def write(self, step: int) -> None:
-        if self.layers:
+        """Record this step, once: a validation that was left out when the run was stopped follows when it resumes."""
+        if self.layers and self.written != step:
+            self.written = step
             weights = {name: as_json(histogram(joined(parameters))) for name, parameters in self.layers.items()}
             kept = {"gradients": self.gradients, "activations": self.activations}
             parts = {part: {name: as_json(one) for name, one in layers.items()} for part, layers in kept.items()}

@@ -1,29 +1,86 @@
-"""Ctrl-C and SIGTERM: finish the step, save a checkpoint, then stop."""
+"""Signals that end a run: Ctrl-C, SIGTERM (of a scheduler), SIGHUP (the terminal is closed), SIGUSR1 (a SLURM warning).
+
+stoppable       a signal ends the process at once, with the exit code 128 + n: there is nothing to save
+noted           a signal is kept: the loop completes its step, saves a checkpoint, and ends with the same exit code
+leaving_early   a signal that is kept ends a validation before the next module of the model computes
+"""
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from clearformer.errors import Stopped
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+SAYS = b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n"
+
 
 @contextmanager
-def ctrl_c() -> Iterator[list[int]]:
-    """Inside the context, Ctrl-C or SIGTERM appends to the list; a second signal interrupts at once."""
+def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGNALS inside the context, except those that the caller ignores, as `nohup` ignores SIGHUP.
+
+    In other threads than the main one nothing changes: signals are the responsibility of the caller there.
+    """
+    old: dict[int, Any] = {}
+    try:
+        for number in SIGNALS:
+            if number == signal.SIGINT or signal.getsignal(number) not in (signal.SIG_IGN, None):
+                old[number] = signal.signal(number, handler)
+    except ValueError:  # not in the main thread
+        pass
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside the context, a signal raises `Stopped`, so that files are closed and drafts removed on the way out."""
+
+    def handler(number: int, frame: Any) -> None:
+        raise Stopped(number)
+
+    with handling(handler):
+        yield
+
+
+@contextmanager
+def noted(finishes_step: Callable[[], bool] = lambda: True) -> Iterator[list[int]]:
+    """Inside the context, a signal is appended to the list. A second Ctrl-C interrupts at once.
+
+    Other signals may come twice, from a launcher and from a scheduler, and must not interrupt the saving. If the step
+    is not to be finished, as the first one, in which a model is compiled, a signal raises `Stopped` at once.
+    """
     note: list[int] = []
 
     def handler(number: int, frame: Any) -> None:
-        if note:
+        if not finishes_step():
+            raise Stopped(number)
+        if note and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if not note:
+            os.write(2, SAYS)
         note.append(number)
-        os.write(2, b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n")
 
-    try:
-        old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: signals are the caller's responsibility
-        old = {}
-    try:
+    with handling(handler):
         yield note
+
+
+@contextmanager
+def leaving_early(note: list[int]) -> Iterator[None]:
+    """Inside the context, modules raise `Stopped` instead of computing as soon as a signal is noted."""
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    def check(module: Any, inputs: Any) -> None:
+        if note:
+            raise Stopped(note[0])
+
+    hook = register_module_forward_pre_hook(check)
+    try:
+        yield
     finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+        hook.remove()

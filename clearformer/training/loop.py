@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
 from clearformer.data.batch import Tensors
-from clearformer.errors import CheckpointError, Interrupted, Paused
+from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
 from clearformer.training.config import TrainConfig
@@ -31,11 +31,12 @@ from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
 from clearformer.training.histograms import Histograms
-from clearformer.training.interrupt import ctrl_c
+from clearformer.training.interrupt import leaving_early, noted
 from clearformer.training.journal import Journal, Meter, cut_back
 from clearformer.training.loggers import Loggers
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
 from clearformer.training.precision import autocast
+from clearformer.training.progress import Progress
 from clearformer.training.schedules import ScheduleConfig
 from clearformer.training.statistics import average_statistics, set_training
 from clearformer.wording import count
@@ -43,22 +44,6 @@ from clearformer.wording import count
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 Complete = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-
-
-@dataclass
-class Progress:
-    """The progress of a run: the part of a checkpoint that is not tensors."""
-
-    step: int = 0
-    epoch: int = 0
-    position: int = 0  # micro-batches of this epoch that were trained on, by all ranks
-    tokens: int = 0  # target tokens trained on
-    seconds: float = 0.0  # of training, validation and saving
-    best: float | None = None  # the deciding metric, negated if lower is better
-    best_step: int = 0
-    stale: int = 0  # validations since the best one
-    judged: int = 0  # the step of the last validation; checkpoints contain this name
-    scores: dict[str, float] = field(default_factory=dict)  # the metrics of the best validation
 
 
 class Trainer:
@@ -102,12 +87,13 @@ class Trainer:
         self.progress, self.loggers = Progress(), loggers or Loggers()
         self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
         self.signals: list[int] = []
+        self.finishes_step = True  # on a signal; not while the first step is being compiled, which takes minutes
         self.results: dict[str, float] = {}  # of the last validation
         self.graphs = Graphs(self.update, device) if is_recorded else None
 
     def train(self, source: StepSource) -> Progress:
-        """Run all remaining steps. Ctrl-C finishes the step and saves a checkpoint first."""
-        with ctrl_c() as self.signals:
+        """Run all remaining steps. A signal, such as Ctrl-C, finishes the step and saves a checkpoint first."""
+        with noted(lambda: self.finishes_step) as self.signals:
             for _ in self.steps(source):
                 pass
         return self.progress
@@ -119,14 +105,15 @@ class Trainer:
         the generator earlier, a checkpoint is saved. The caller's time between two steps is not counted.
         """
         at, config = self.progress, self.config
-        n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
         self.begin()
         try:
-            if self.is_spent and at.judged < at.step:  # resumed when only the last validation was missing
+            if at.judged < at.step and self.is_due(config.validate_every):  # stopped before this validation
                 self.run_validation()
                 self.checkpoint()
+            n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
             for batches, n_tokens in feed(source, at, n_steps, self.world, self.device):
                 self.step(batches, n_tokens)
+                self.finishes_step = True
                 self.journal.progress(at.step, self.length)
                 if config.max_seconds is not None:
                     at.seconds = self.world.agree(time.monotonic() - self.clock)
@@ -153,7 +140,7 @@ class Trainer:
             if self.world.is_first and self.run.samples.exists():
                 cut_back(self.run.samples, at.step)
             self.is_open = True
-            self.clock = time.monotonic() - at.seconds
+            self.clock, self.saved_at = time.monotonic() - at.seconds, time.monotonic()
             set_training(self.model)
             self.meter.start()
 
@@ -170,22 +157,24 @@ class Trainer:
     def complete_step(self) -> bool:
         """Do what is due after a step: log, validate, save. Returns whether the run is over."""
         at, config = self.progress, self.config
-        is_interrupted, is_last = self.world.any(bool(self.signals)), self.is_spent
-        is_ending = is_interrupted or at.step == config.pause
-        if not (is_ending or self.is_due(config.log_every, config.validate_every, config.save_every)):
+        minutes = (time.monotonic() - self.saved_at) / 60
+        (signal, is_late), is_last = self.world.largest(self.signal, minutes > config.save_minutes), self.is_spent
+        is_ending = bool(signal) or at.step == config.pause
+        if not (is_ending or is_late or self.is_due(config.log_every, config.validate_every, config.save_every)):
             return False
         if not self.meter.stop():
             raise diverged("the training loss or its gradient", at.step, self.run)
         if self.is_due(config.log_every):
             self.log()
         if self.is_due(config.validate_every):
-            self.run_validation()
+            self.histograms.write(at.step)
+            signal = signal or self.run_validation()  # if it is left out, it follows when the run is resumed
         at.seconds = time.monotonic() - self.clock
-        if is_ending or self.is_stale or self.is_due(config.save_every):
+        if is_ending or signal or is_late or self.is_stale or self.is_due(config.save_every):
             self.journal.sync()
             self.save()
-        if is_interrupted and not is_last:
-            raise Interrupted
+        if signal and (not is_last or at.judged < at.step):
+            raise Interrupted(signal)
         if is_ending and not (is_last or self.is_stale):
             raise Paused
         if self.is_stale:
@@ -203,6 +192,11 @@ class Trainer:
         self.journal.sync()
         self.save()
         self.meter.start()
+
+    @property
+    def signal(self) -> int:
+        """The number of the first signal that this process has received, or 0."""
+        return self.signals[0] if self.signals else 0
 
     def is_due(self, *periods: int) -> bool:
         """Whether one of these periods, or the run, ends with this step."""
@@ -284,39 +278,48 @@ class Trainer:
         best = f"  best {self.metric.format(at.scores[self.metric.name])}" if at.scores else ""
         self.journal.note(note + best)
 
-    def run_validation(self) -> None:
+    def run_validation(self) -> int:
         """Validate the averaged weights, and save them if they are the best so far.
 
-        All ranks validate, so that none is left waiting; the metrics of the first rank are used.
+        All ranks validate, so that none is left waiting; the metrics of the first rank are used. A signal ends the
+        validation early, without metrics: its number is returned, or 0.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
         self.histograms.write(self.progress.step)
         at, metric = self.progress, self.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
             if self.validate is not None:
-                self.results = results = self.validated(self.validate)
+                results = self.validated(self.validate)
+                self.world.barrier()
+                if signal := self.world.largest(0 if results else self.signal)[0]:
+                    return signal
+                self.results = results = self.world.agree(results)
+                check_results(results, metric, at.step, self.run)
                 at.judged = at.step
                 self.journal.log(at.step, "valid", results)
                 self.journal.say(f"step {at.step:>6}  " + "  ".join(f"{k} {v:.4g}" for k, v in results.items()))
                 value, sign = results[metric.name], -1 if metric.lower_is_better else 1
                 if not metric.better(value, None if at.best is None else sign * at.best):
                     at.stale += 1
-                    return
+                    return 0
                 at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
             at.judged = at.step
             facts = {**self.facts, "step": at.step, "scores": at.scores}
             self.write(self.run.model, weights_of(self.model, self.part), facts, self.complete)
+        return 0
 
     def validated(self, validate: Validate) -> dict[str, float]:
-        """Return the metrics of the model, which is in training mode again afterwards, even if this is interrupted."""
+        """Return the metrics of the model, or none after a signal. Afterwards it is in training mode again."""
         self.model.eval()
         try:
-            with gathered(self.model):
-                results = self.world.agree(validate(self.model, self.progress.step))
+            with gathered(self.model), leaving_early(self.signals):
+                return validate(self.model, self.progress.step)
+        except Stopped:
+            if not self.signals:
+                raise
+            return {}
         finally:
             set_training(self.model)
-        check_results(results, self.metric, self.progress.step, self.run)
-        return results
 
     def save(self) -> None:
         """Save a checkpoint: one file with everything needed to resume, replaced atomically."""
@@ -327,7 +330,7 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
-        self.saved = self.progress.step, self.progress.judged
+        self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
 
@@ -354,6 +357,7 @@ class Trainer:
                 full[name] = ready.cpu()
         if self.world.is_first:
             save_tensors(path, full if complete is None else complete(full), facts)
+        self.world.barrier()
 
     def resume(self) -> None:
         """Load the last checkpoint. The number of ranks may have changed since it was saved."""

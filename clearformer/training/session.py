@@ -24,7 +24,7 @@ from torch import Tensor
 
 from clearformer.errors import ConfigError
 from clearformer.training.feed import StepSource
-from clearformer.training.interrupt import ctrl_c
+from clearformer.training.interrupt import noted
 from clearformer.training.journal import console
 from clearformer.training.loop import Trainer
 
@@ -79,7 +79,7 @@ class Session:
             raise StopIteration
         trainer = self.trainer
         before = trainer.progress.tokens
-        with self.ending_on_errors(), ctrl_c() as trainer.signals:
+        with self.ending_on_errors(), noted(lambda: trainer.finishes_step) as trainer.signals:
             number = next(self.steps, None)
         if number is None:
             self.complete()
@@ -90,7 +90,7 @@ class Session:
     def finish(self) -> dict[str, Any]:
         """Run the remaining steps, test the best checkpoint, and return the report."""
         if self.context is not None:
-            with self.ending_on_errors(), ctrl_c() as self.trainer.signals:
+            with self.ending_on_errors(), noted(lambda: self.trainer.finishes_step) as self.trainer.signals:
                 for _ in self.steps:
                     pass
             self.complete()

@@ -14,7 +14,7 @@ from clearformer.interop.pixels import write_image
 from clearformer.interop.torchvision import convert as torchvision
 from clearformer.loading.folder import task_of
 from clearformer.loading.open import open_model
-from clearformer.loading.write import require_empty
+from clearformer.loading.write import new_folder, require_empty
 from clearformer.tasks.task import Pretrained
 
 FORMATS = ("huggingface", "onnx", "ctranslate2", "torchvision")
@@ -32,24 +32,28 @@ def export_model(model: str | Path, out: str | Path, format: str = "huggingface"
     if format not in FORMATS:
         raise ConfigError(f"there is no export format `{format}`", suggest(format, FORMATS))
     require_empty(out)
-    opened = open_model(model)
+    with new_folder(out) as draft:
+        model_type = write_model(open_model(model), draft, format)
+    return {"folder": str(out), "model_type": model_type}
+
+
+def write_model(opened: Pretrained, out: Path, format: str) -> str:
+    """Write the folder of a model in one of the formats, and return the type of the model there."""
     if format == "onnx":
-        model_type = export_onnx(opened, out)
-    elif opened.recipe.tuning is not None and opened.recipe.tuning.method == "prefix":
+        return export_onnx(opened, out)
+    if opened.recipe.tuning is not None and opened.recipe.tuning.method == "prefix":
         raise CheckpointError(
             f"{opened.name} was trained by prefix tuning, but other libraries have no model with a prefix",
             "export it with --format onnx",
         )
-    elif format == "ctranslate2":
-        model_type = export_ctranslate2(opened, out)
-    elif format == "torchvision":
+    if format == "ctranslate2":
+        return export_ctranslate2(opened, out)
+    if format == "torchvision":
         save_tensors(out / "model.safetensors", torchvision.export_weights(weights_of(opened.network), opened.config))
-        model_type = opened.config.kind
-    elif task_of(opened.recipe).n_tokenizers == 0:
-        model_type = export_image_model(opened, out)
-    else:
-        model_type = export_text_model(opened, out)
-    return {"folder": str(out), "model_type": model_type}
+        return str(opened.config.kind)
+    if task_of(opened.recipe).n_tokenizers == 0:
+        return export_image_model(opened, out)
+    return export_text_model(opened, out)
 
 
 def export_image_model(opened: Pretrained, out: Path) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from clearformer.data.objects.staging import staged
 from clearformer.errors import ConfigError, suggest
@@ -16,6 +16,7 @@ from clearformer.tasks.task import Plan, Request
 from clearformer.training.loggers import Callback
 from clearformer.tuning.methods import METHOD_NAMES, Method
 from clearformer.verbs.choices import Settings, all_settings
+from clearformer.verbs.restart import require_out
 from clearformer.verbs.train import (
     Name,
     balanced,
@@ -78,6 +79,7 @@ def finetune(
         if method == "prefix":
             raise ConfigError("transformers has no model with a prefix", "choose another method, such as --method lora")
         require_exportable(chosen.recipe.model)
+    require_out(cast(Recipe, chosen.recipe), out)
     base = open_model(where)
     refuse_prefix(base)
     folder = Path(out) if out else default_folder(chosen.recipe, where.name)

@@ -28,7 +28,7 @@ from clearformer.loading.folder import (
     is_text_regression,
     read_foreign,
 )
-from clearformer.loading.write import describe_run, require_empty, write_run
+from clearformer.loading.write import describe_run, new_folder, require_empty, write_run
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer
@@ -73,7 +73,8 @@ def import_model(
     names = name_classes(recipe, source, classes)
     network = build_model(recipe.model)
     load_weights(network, weights, str(source))
-    write_run(out, recipe, weights, tokenizers, template, names)
+    with new_folder(out) as draft:
+        write_run(draft, recipe, weights, tokenizers, template, names)
     if names and all(re.fullmatch(r"(LABEL_)?\d+", name) for name in names):
         console.print(f"the classes have no names; to name them: clearformer import {out} --classes NAMES")
     return describe_run(out, recipe, network) | {"format": recipe.origin.format if recipe.origin else None}

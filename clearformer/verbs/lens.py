@@ -24,6 +24,7 @@ from clearformer.data.files.open import is_table
 from clearformer.data.pairs import named_pair_columns, read_pairs
 from clearformer.data.sources import evenly_spaced
 from clearformer.data.text_sample import sample_texts
+from clearformer.disk import write_text
 from clearformer.errors import ConfigError, suggest
 from clearformer.handles.handle import Handle
 from clearformer.handles.translator import Translator
@@ -143,8 +144,7 @@ class View(Values):
         """Write the view: the values (.json), the first figure (.svg, .png), or a page with all figures (.html)."""
         path, kind = Path(path), file_kind(path)
         if kind == "json":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self, ensure_ascii=False), encoding="utf-8")
+            write_text(path, json.dumps(self, ensure_ascii=False))
         elif kind == "html":
             figures = {caption: as_svg(draw) for caption, draw in self.figures.items()}
             write_page(self["title"], figures, self, path)

@@ -10,7 +10,7 @@ from clearformer.interop.huggingface.convert import converter_for, converter_of
 from clearformer.interop.huggingface.peft import CONFIG, import_adapter, read_config
 from clearformer.loading.folder import download_hint, find, is_foreign
 from clearformer.loading.open import open_model
-from clearformer.loading.write import describe_run, require_empty, write_run
+from clearformer.loading.write import describe_run, new_folder, require_empty, write_run
 from clearformer.tasks.task import Pretrained
 from clearformer.tuning import adapters
 
@@ -26,9 +26,10 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
         merged, base = open_tuned_run(adapter)
     else:
         merged, base = open_peft_adapter(adapter, base)
-    write_run(out, merged.recipe, weights_of(merged.network), merged.tokenizers, merged.template, merged.classes)
-    if (adapter / CALIBRATION).exists():  # the merged model has the same logits
-        write_text(out / CALIBRATION, (adapter / CALIBRATION).read_text(encoding="utf-8"))
+    with new_folder(out) as draft:
+        write_run(draft, merged.recipe, weights_of(merged.network), merged.tokenizers, merged.template, merged.classes)
+        if (adapter / CALIBRATION).exists():  # the merged model has the same logits
+            write_text(draft / CALIBRATION, (adapter / CALIBRATION).read_text(encoding="utf-8"))
     return describe_run(out, merged.recipe, merged.network) | {"base": str(base)}
 
 

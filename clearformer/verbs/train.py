@@ -21,6 +21,7 @@ from clearformer.training.journal import console
 from clearformer.training.loggers import Callback
 from clearformer.training.session import Session
 from clearformer.verbs.choices import Settings, all_settings
+from clearformer.verbs.restart import require_out, saved_run
 from clearformer.wording import count
 
 Name = str | Path
@@ -107,6 +108,7 @@ def start_run(
     refuse_without_data(chosen)
     describe_batch(chosen.recipe, batch_size)
     chosen = balanced(chosen) if balance else chosen
+    require_out(cast(Recipe, chosen.recipe), out)
     folder = Path(out) if out else default_folder(chosen.recipe)
     return start(chosen, folder, resume, device, callbacks=callbacks)
 
@@ -261,6 +263,8 @@ def start(
 ) -> Session:
     """Start the run of a plan, and return its session."""
     recipe = cast(Recipe, chosen.recipe)
+    if not resume and (saved := saved_run(recipe, folder)) is not None:
+        recipe, resume = saved, True
     if not resume:
         probe(recipe)
     return fit.start(recipe, folder, resume, device, base, chosen.survey, callbacks)

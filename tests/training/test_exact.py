@@ -144,7 +144,7 @@ def be_a_rank(folder: Path) -> None:
         broken.save()
     except TrainingError as error:
         (folder / f"refused-{world.rank}").write_text(error.message)
-    leave_world()
+    leave_world(world)
 
 
 @pytest.fixture(scope="module")

@@ -422,7 +422,7 @@ def test_a_resumed_run_recovers_from_a_best_that_is_no_number(tmp_path):
     """As earlier versions stored it: the next finite validation is the best."""
     toy = trainer(tmp_path, validate=by_table({10: 2.0, 15: 3.0, 19: 3.0}), metric=LOSS)
     toy.progress.best, toy.progress.scores = float("nan"), {"loss": float("nan")}
-    toy.progress.step = 5
+    toy.progress.step = toy.progress.judged = 5
     toy.save()
     toy.resume()
     assert toy.train(ToySteps()).best_step == 10

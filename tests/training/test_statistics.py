@@ -65,7 +65,7 @@ def be_a_rank(folder: Path) -> None:
     save_tensors(folder / f"own-{world.rank}.safetensors", own)
     average_statistics(model, world)
     save_tensors(folder / f"shared-{world.rank}.safetensors", model.state_dict())
-    leave_world()
+    leave_world(world)
 
 
 @pytest.mark.slow
