@@ -343,11 +343,7 @@ class Trainer:
             raise diverged("a weight", self.progress.step, self.run)
 
     def write(
-        self,
-        path: Path,
-        tensors: Mapping[str, Tensor],
-        facts: Mapping[str, Any],
-        complete: Complete | None = None,
+        self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], complete: Complete | None = None
     ) -> None:
         """Gather the tensors from all ranks, one at a time; the first rank writes them, changed by `complete`."""
         full = {}
