@@ -9,8 +9,8 @@ from clearformer.checkpoint import load_tensors
 
 SETTINGS = [
     "model.kind=transformer", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.d_model=14",
-    "model.d_ff=14", "model.n_heads=2", "model.dropout=0", "optim.kind=gd", "optim.lr=0.1", "schedule.warmup=1", "train.ema=0",
-    "train.precision=float64", "text.kind=word",
+    "model.d_ff=14", "model.n_heads=2", "model.dropout=0", "optim.kind=gd", "optim.lr=0.1", "schedule.warmup=1",
+    "train.ema=0", "train.precision=float64", "text.kind=word",
 ]  # fmt: skip
 
 
