@@ -9,6 +9,7 @@
 Images are noisy gratings (batch_norm.py) and noise with a pattern in it. Three seeds where a network is trained.
 """
 
+from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
@@ -23,6 +24,7 @@ from clearformer.training.optim import OptimConfig
 SIZE, KERNEL, PICTURES, BRIGHT = 24, 5, 200, 20.0
 NOISES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 SHIFTS = tuple(range(5))
+POOLS: dict[str, Callable[..., Tensor]] = {"max": F.max_pool2d, "average": F.avg_pool2d}
 WIDTH, ROWS, STEPS, RATE, SEEDS, TESTS = 8, 64, 150, 0.1, 3, 1024
 
 
@@ -118,7 +120,7 @@ def pooling_shifts(generator: torch.Generator) -> dict[str, list[float]]:
     kernel = torch.randn(WIDTH, 1, 3, 3, generator=generator)
     lines: dict[str, list[float]] = {}
     maps = [F.relu(F.conv2d(images.roll(d, 3), kernel, padding=1)) for d in SHIFTS]
-    for name, pool in (("max", F.max_pool2d), ("average", F.avg_pool2d)):
+    for name, pool in POOLS.items():
         still, *_ = pooled = [pool(one, 3) for one in maps]
         lines[name] = [float((moved - still).norm() / still.norm()) for moved in pooled]
     return lines
@@ -144,7 +146,7 @@ class Small(nn.Module):
             self.conv.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        pool = F.avg_pool2d if self.form == "average pool" else F.max_pool2d
+        pool = POOLS["average" if self.form == "average pool" else "max"]
         if self.form == "pool first":
             return self.head(F.relu(self.conv(pool(images, 3))).flatten(1))
         return self.head(pool(F.relu(self.conv(images)), 3).flatten(1))

@@ -42,8 +42,9 @@ class Deep(nn.Module):
         self.inputs, self.outputs = nn.Linear(N * N, WIDTH), nn.Linear(WIDTH, CLASSES)
         self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(DEPTH))
         self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) if has_norm else nn.Identity() for _ in range(DEPTH))
-        for layer in self.layers:
-            STARTS[start](layer.weight)  # type: ignore[arg-type]
+        layers: Any = self.layers
+        for layer in layers:
+            STARTS[start](layer.weight)
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the logits (B, CLASSES) and the output of every layer, (B, WIDTH) each."""
@@ -110,7 +111,8 @@ def measure(start: str, has_norm: bool, has_shortcuts: bool, seed: int) -> dict[
         loss.backward()
         if step == 0:
             deviation = [h.std().item() for h in seen]
-            gradient = [layer.weight.grad.norm().item() for layer in model.layers]  # type: ignore[union-attr, operator]
+            layers: Any = model.layers
+            gradient = [layer.weight.grad.norm().item() for layer in layers]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())

@@ -1,7 +1,7 @@
 """Minimal language models: an embedding, one recurrent or attention layer, and a head for the next character."""
 
 from copy import deepcopy
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -86,7 +86,8 @@ class Convolutional(Reader):
         return x.transpose(1, 2)
 
     def matrices(self) -> list[Tensor]:
-        return [conv.weight.data[:, :, i] for conv in self.convs for i in range(3)]  # type: ignore[union-attr, index]
+        convs: Any = self.convs
+        return [conv.weight.data[:, :, i] for conv in convs for i in range(3)]
 
     def norms(self, tokens: Tensor) -> Tensor:
         exact = deepcopy(self).double()
