@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.bundled.corpus import generate
-from clearformer.claims.readers import Attentive, Reader, Recurrent
+from clearformer.claims.readers import Attentive, Convolutional, Reader, Recurrent
 from clearformer.training.optim import OptimConfig
 
 T, ROWS = 128, 16  # characters per text, texts per step
@@ -28,6 +28,7 @@ READERS: dict[str, Callable[[int], Reader]] = {
     "RNN": lambda n: Recurrent(n, "rnn"),
     "GRU": lambda n: Recurrent(n, "gru"),
     "LSTM": lambda n: Recurrent(n, "lstm"),
+    "convolutions": Convolutional,
     "attention": Attentive,
 }
 LINEAR = "RNN without its tanh"

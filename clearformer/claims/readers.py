@@ -1,7 +1,7 @@
 """Minimal language models: an embedding, one recurrent or attention layer, and a head for the next character."""
 
 from copy import deepcopy
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from clearformer.layers.positions import Sinusoidal
 from clearformer.layers.recurrent import recurrent
 
 D, H = 32, 2
+DEEP = 6  # convolutions
 LONGEST = 512
 
 
@@ -69,6 +70,28 @@ class Recurrent(Reader):
             return x + F.linear(state, W, b) if is_linear else self.cell.step(x, state, W, b)
 
         return through_time(step, inputs, start)[:, :-1]
+
+
+class Convolutional(Reader):
+    """DEEP causal convolutions of width 3 with relu: a state reaches back 2 · DEEP positions, and no further."""
+
+    def __init__(self, n_letters: int) -> None:
+        super().__init__(n_letters)
+        self.convs = nn.ModuleList(nn.Conv1d(D, D, 3) for _ in range(DEEP))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        x = x.transpose(1, 2)  # (B, D, T)
+        for conv in self.convs:
+            x = F.relu(conv(F.pad(x, (2, 0))))
+        return x.transpose(1, 2)
+
+    def matrices(self) -> list[Tensor]:
+        convs: Any = self.convs
+        return [conv.weight.data[:, :, i] for conv in convs for i in range(3)]
+
+    def norms(self, tokens: Tensor) -> Tensor:
+        exact = deepcopy(self).double()
+        return through_layer(exact.hidden, exact.embed(tokens))
 
 
 class Attentive(Reader):

@@ -17,6 +17,7 @@ try:
     from clearformer.plots.logit_attribution import plot_logit_attribution
     from clearformer.plots.logit_lens import plot_logit_lens
     from clearformer.plots.optimizers import plot_optimizers
+    from clearformer.plots.panels import plot_panels
     from clearformer.plots.positions import plot_positions
     from clearformer.plots.results import plot_calibration, plot_confusion, plot_errors
     from clearformer.plots.schedules import plot_schedules
@@ -49,6 +50,7 @@ __all__ = [
     "plot_logit_lens",
     "plot_look",
     "plot_optimizers",
+    "plot_panels",
     "plot_positions",
     "plot_schedules",
     "plot_shifts",

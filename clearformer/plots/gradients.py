@@ -15,7 +15,7 @@ def plot_gradients(data: Mapping[str, Any], path: Path | str) -> Path:
         figure.suptitle(data["title"], fontsize=11)
         axes = figure.subplots(2, 3)
         curves = [line for states in data["norms"].values() for lines in states.values() for line in lines.values()]
-        limits = min(map(min, curves)), max(map(max, curves))
+        limits = min(value for line in curves for value in line if value > 0), max(map(max, curves))
         for row, (start, states) in zip(axes, data["norms"].items()):
             for ax, (state, lines) in zip(row, states.items()):
                 series = {name: (range(len(line)), line) for name, line in lines.items()}

@@ -17,7 +17,20 @@ from typing import Any, ClassVar
 import torch
 
 from clearformer import plots
-from clearformer.claims import batch_norm, complexity, gradients, level_sets, optimizers, positions, schedules
+from clearformer.claims import (
+    batch_norm,
+    complexity,
+    convolutions,
+    covariate_shift,
+    depth,
+    gradients,
+    level_sets,
+    optimizers,
+    positions,
+    rates,
+    schedules,
+    truncation,
+)
 from clearformer.data.image_sample import named_images, sample_images
 from clearformer.data.images import ImageSource
 from clearformer.data.labels import LabelSource
@@ -228,6 +241,11 @@ FIGURES: dict[str, Figure] = {
     "complexity": SeedFigure(complexity.measure, plots.plot_complexity),
     "level-sets": SeedFigure(level_sets.walk, plots.plot_level_sets),
     "batch-norm": SeedFigure(batch_norm.train, plots.plot_batch_norm),
+    "rates": SeedFigure(rates.look, plots.plot_panels),
+    "depth": SeedFigure(depth.look, plots.plot_panels),
+    "truncation": SeedFigure(truncation.look, plots.plot_panels),
+    "covariate-shift": SeedFigure(covariate_shift.look, plots.plot_panels),
+    "convolutions": SeedFigure(convolutions.look, plots.plot_panels),
     "embeddings": EmbeddingsFigure(embeddings.place, plots.plot_embeddings, most=2000),
     "rollout": ImageModelFigure(rollout.follow, plots.plot_heat, most=6),
     "grad-cam": ImageModelFigure(grad_cam.explain, plots.plot_heat, most=6, takes_layer=True),

@@ -9,7 +9,7 @@ import clearformer
 from clearformer.verbs.plot import FIGURES
 
 CliCall = Callable[..., Any]
-QUICK = ["positions", "schedules", "level-sets"]
+QUICK = ["positions", "schedules", "level-sets", "rates"]
 
 
 @pytest.mark.parametrize("name", QUICK)
