@@ -3,8 +3,8 @@
     python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--device cpu] [--out FILE]
 
 64 clients ask for translations by the bundled model, each for one text at a time, and for the next one as soon as it is
-answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to 5 hypotheses. In turn, and in
-one process:
+answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to 5 hypotheses. Each contestant
+has a process of its own, because two pools of threads in one process take each other's cores:
 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
     one_thread      the same with one thread of torch instead of one per core
@@ -16,8 +16,11 @@ better of the two offline ones. Every answer of the engine is compared with the 
 """
 
 import argparse
+import json
 import random
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from threading import Lock, Thread
@@ -33,6 +36,7 @@ from clearformer.serve.scheduler import Room
 from clearformer.serve.work import Translate
 
 BEAMS = (1, 1, 2, 3, 4, 5)
+CONTESTANTS = ("offline", "one_thread", "engine", "single")
 
 
 def mixed_texts(n, seed=0):
@@ -78,49 +82,45 @@ def n_tokens(answers):
     return sum(len(answer.tokens) + 1 for answer in answers.values())
 
 
-def differences(expected, answers, texts):
-    """Return the answers that differ, with the scores of both."""
-    return [
-        {"text": texts[row], "offline": theirs.text, "engine": ours.text, "scores": [theirs.score, ours.score]}
-        for row, ours in sorted(answers.items())
-        if (theirs := expected[row]).tokens != ours.tokens
-    ]
-
-
-def timed(work):
-    """Return the result of a function, the seconds that it took, and those of the processor."""
-    started, cpu_started = time.perf_counter(), time.process_time()
-    result = work()
-    return result, time.perf_counter() - started, time.process_time() - cpu_started
-
-
-def measure(arguments, texts, beams):
-    """Return the rates of all contestants, by wall time and by processor time, and what the clients saw."""
-    translator, threads = clearformer.load(device=arguments.device), torch.get_num_threads()
-    engine, single = Engine(translator), Engine(translator, room=Room(rows=1))
-    some = texts[: arguments.singles]
-    contestants = {
-        "offline": lambda: (torch.set_num_threads(threads), offline(translator, texts, beams))[1:],
-        "one_thread": lambda: (torch.set_num_threads(1), offline(translator, texts, beams))[1:],
-        "engine": lambda: served(engine, texts, beams, arguments.clients),
-        "single": lambda: served(single, some, beams, arguments.clients),
-    }
-    rates, cpu = ({name: [] for name in contestants} for _ in range(2))
-    different, seconds, expected = [], [], {}
+def compete(arguments):
+    """Measure one contestant in this process, and print what the others are compared with."""
+    keep_freed_memory()  # as the commands do
+    texts, beams = mixed_texts(arguments.texts)
+    translator = clearformer.load(device=arguments.device)
+    if arguments.only == "one_thread":
+        torch.set_num_threads(1)
+    if arguments.only in ("offline", "one_thread"):
+        work = lambda: (offline(translator, texts, beams), [])  # noqa: E731
+    elif arguments.only == "engine":
+        engine = Engine(translator)
+        work = lambda: served(engine, texts, beams, arguments.clients)  # noqa: E731
+    else:
+        engine = Engine(translator, room=Room(rows=1))
+        work = lambda: served(engine, texts[: arguments.singles], beams, arguments.clients)  # noqa: E731
+    rates, by_cpu, seconds, texts_of = [], [], [], []
     for turn in range(arguments.repeats + 1):
-        for name, work in contestants.items():
-            (answers, *latencies), wall, used = timed(work)
-            if turn == 0:  # a warm-up
-                continue
-            rates[name].append(n_tokens(answers) / wall)
-            cpu[name].append(n_tokens(answers) / used)
-            if name == "offline":
-                expected = answers
-            different += differences(expected, answers, texts)
-            seconds += latencies[0] if name == "engine" else []
-    engine.close()
-    single.close()
-    return rates, cpu, different, sorted(seconds)
+        started, cpu_started = time.perf_counter(), time.process_time()
+        answers, latencies = work()
+        wall, used = time.perf_counter() - started, time.process_time() - cpu_started
+        if turn > 0:  # the first is a warm-up
+            rates.append(n_tokens(answers) / wall)
+            by_cpu.append(n_tokens(answers) / used)
+            seconds += latencies
+            texts_of.append({row: answer.tokens for row, answer in answers.items()})
+    result = {"rate": statistics.median(rates), "by_cpu": statistics.median(by_cpu)}
+    json.dump({**result, "seconds": sorted(seconds), "answers": texts_of, "peak_mb": peak_mb()}, sys.stdout)
+
+
+def differences(outcomes):
+    """Return the numbers of all answers, and of those whose tokens are not the offline ones."""
+    expected = outcomes["offline"]["answers"][0]
+    pairs = [
+        (tokens, expected[row])
+        for name in ("engine", "single")
+        for answers in outcomes[name]["answers"]
+        for row, tokens in answers.items()
+    ]
+    return len(pairs), sum(tokens != theirs for tokens, theirs in pairs)
 
 
 def main():
@@ -130,27 +130,34 @@ def main():
     parser.add_argument("--singles", type=int, default=96, help="texts that are decoded one at a time")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=RESULTS / "serve-engine.json")
+    parser.add_argument("--only", choices=CONTESTANTS, help="measure one contestant in this process")
+    parser.add_argument("--out", type=Path, help="a file in results/ by default")
     arguments = parser.parse_args()
-    keep_freed_memory()  # as the commands do
-    rates, cpu, different, seconds = measure(arguments, *(mixed := mixed_texts(arguments.texts)))
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    by_cpu = {name: statistics.median(values) for name, values in cpu.items()}
-    options = [f"--{name} {getattr(arguments, name)}" for name in ("clients", "texts", "singles", "repeats", "device")]
+    if arguments.only:
+        compete(arguments)
+        return
+    names = ("clients", "texts", "singles", "repeats", "device")
+    options = [word for name in names for word in (f"--{name}", str(getattr(arguments, name)))]
+    outcomes = {}
+    for name in CONTESTANTS:
+        command = [sys.executable, __file__, *options, "--only", name]
+        outcomes[name] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    rates = {name: outcome["rate"] for name, outcome in outcomes.items()}
+    seconds = outcomes["engine"]["seconds"]
+    n_answers, n_different = differences(outcomes)
     record(
         {
-            "tokens_per_second": {name: round(value) for name, value in medians.items()},
-            "tokens_per_cpu_second": {name: round(value) for name, value in by_cpu.items()},
-            "over_offline": round(medians["engine"] / max(medians["offline"], medians["one_thread"]), 2),
-            "over_single": round(medians["engine"] / medians["single"], 2),
-            "answers": arguments.repeats * (len(mixed[0]) + min(arguments.singles, len(mixed[0]))),
-            "different": len(different),
-            "differences": different[:10],
+            "tokens_per_second": {name: round(value) for name, value in rates.items()},
+            "tokens_per_cpu_second": {name: round(outcome["by_cpu"]) for name, outcome in outcomes.items()},
+            "over_offline": round(rates["engine"] / max(rates["offline"], rates["one_thread"]), 2),
+            "over_single": round(rates["engine"] / rates["single"], 2),
+            "answers": n_answers,
+            "different": n_different,
             "latency_ms": {f"p{p}": round(1000 * seconds[len(seconds) * p // 100]) for p in (50, 95, 99)},
-            "peak_mb": round(peak_mb()),
+            "peak_mb": round(outcomes["engine"]["peak_mb"]),
             **stamp(f"python benchmarks/serve_engine.py {' '.join(options)}"),
         },
-        arguments.out,
+        arguments.out or RESULTS / f"serve-engine-{arguments.device}.json",
     )
 
 

@@ -30,15 +30,6 @@ def most_threads() -> int:
     return torch.get_num_threads()
 
 
-def threads_beside_clients() -> int:
-    """Return the number of threads for work while other threads read requests and write answers: all cores but one.
-
-    With all cores, a product waits for the thread whose core has been taken. OMP_NUM_THREADS takes precedence.
-    """
-    n = most_threads()
-    return n if "OMP_NUM_THREADS" in os.environ else max(1, n - 1)
-
-
 def use_threads(n_weights: int, n_rows: int, most: int) -> None:
     """Let torch use one thread for little work, and otherwise `most`: for work that changes its size all the time."""
     import torch

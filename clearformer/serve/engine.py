@@ -30,7 +30,7 @@ from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.ticket import Ticket, wake
 from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import Answer, Busy, Closing, Expired, NoMemory, TooLarge, Top, Work
-from clearformer.threads import threads_beside_clients, use_threads
+from clearformer.threads import most_threads, use_threads
 from clearformer.wording import count
 
 STUCK_SECONDS = 30.0
@@ -73,8 +73,7 @@ class Served:
 class Engine:
     """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it.
 
-    `threads` is the number of threads of torch for large steps, all but one by default; small steps take one
-    (threads.py).
+    `threads` is the number of threads of torch for large steps; small ones take one (threads.py).
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Engine:
         self.served, self.max_waiting = Served(handle, adapters or {}), max_waiting
         self.room = room or Room.of(handle.device)
         self.waiting, self.scheduler, self.totals = Waiting(), Scheduler(self.room, self), Totals()
-        self.threads = threads or threads_beside_clients()
+        self.threads = threads or most_threads()
         self.touched: set[Ticket] = set()  # with new events
         self.changed, self.visitor = Condition(), Lock()
         self.n_visitors, self.is_turning = 0, False

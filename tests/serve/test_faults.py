@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -11,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 import httpx2 as httpx
+import torch
+from torch import Tensor
 
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
@@ -79,7 +82,8 @@ def test_disconnects_at_random_moments_leak_nothing(store: Store, serving: Any, 
     opened, app = store.open("gpt"), create_app(store)
     with serving(app) as url:
         disconnect(url, 5, 0)
-        n_threads = threading.active_count()
+        assert eventually(lambda: app.state.traffic.active == 0)
+        n_threads, n_open = threading.active_count(), n_open_files()
         threads = [threading.Thread(target=disconnect, args=[url, n // 5, seed]) for seed in range(5)]
         for thread in threads:
             thread.start()
@@ -88,7 +92,48 @@ def test_disconnects_at_random_moments_leak_nothing(store: Store, serving: Any, 
         assert eventually(lambda: app.state.traffic.active == 0)
         assert eventually(lambda: opened.engine.n_waiting + opened.engine.n_running == 0)
         assert threading.active_count() <= n_threads
+        assert eventually(lambda: n_open_files() <= n_open)
+        group = next(iter(opened.engine.scheduler.groups.values()), None)
+        assert group is None or not list(group)  # no row is kept for a client that left
         assert httpx.post(f"{url}/v1/completions", json=BODY).status_code == 200
+
+
+def n_open_files() -> int:
+    """The files and connections of this process."""
+    return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+
+
+@pytest.mark.parametrize("is_memory", [False, True])
+def test_a_request_whose_decoding_raises(folders: dict[str, Path], serving: Any, is_memory: bool) -> None:
+    """It is answered with 500, or 503 if memory was lacking, and those that share its batch as if it were not there."""
+    store = Store([folders["gpt"]])
+    opened = store.open()
+    network: Any = opened.handle.model
+    start, long = network.start, "The dog sees a tree, it is high. " * 2
+    body = {**BODY, "temperature": 0, "max_tokens": 12}
+
+    def fail_for_long_texts(source: Tensor, mask: Any) -> Any:
+        if source.size(1) > 16:
+            return torch.empty(2**60) if is_memory else [][source.size(1)]
+        return start(source, mask)
+
+    with serving(create_app(store)) as url, ThreadPoolExecutor(8) as pool:
+        expected = httpx.post(f"{url}/v1/completions", json=body).json()["choices"]
+        network.start = fail_for_long_texts
+        with opened.use():  # so that all join together
+            prompts = ["The dog", long] * 4
+            post = partial(httpx.post, f"{url}/v1/completions", timeout=30)
+            answers = [pool.submit(post, json={**body, "prompt": prompt}) for prompt in prompts]
+            assert eventually(lambda: opened.engine.n_waiting == len(prompts))
+        for prompt, answer in zip(prompts, answers):
+            response = answer.result()
+            if prompt == long:
+                code = response.json()["error"]["code"]
+                assert (response.status_code, code) == ((503, "memory") if is_memory else (500, "bug"))
+            else:
+                assert (response.status_code, response.json()["choices"]) == (200, expected)
+        assert httpx.get(f"{url}/health").status_code == 200
+    store.close()
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -228,7 +273,7 @@ def process() -> Iterator[Callable[..., Process]]:
 def test_sigterm_under_load_loses_no_accepted_request(process: Callable[..., Process]) -> None:
     """And what the command prints works when it is pasted."""
     server = process()
-    printed = subprocess.run(shlex.split(server.line), capture_output=True, check=True).stdout
+    printed = subprocess.run(["bash", "-c", server.line], capture_output=True, check=True).stdout
     assert json.loads(printed)["translations"][0]["translation"] == "Où est la gare ?"
     outcomes: list[Any] = []
 

@@ -91,6 +91,43 @@ def test_every_path_and_option_exists(open_url: str) -> None:
         assert f"# TYPE clearformer{name} " in metrics, name
 
 
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_the_dockerfile_copies_what_the_package_needs() -> None:
+    """No image is built here. What it copies exists, and is enough for pyproject.toml to build the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    copied = [name for line in re.findall(r"^COPY (.*)", DOCKERFILE, re.MULTILINE) for name in line.split()[:-1]]
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"pyproject.toml", "clearformer", project["readme"], "LICENSE"} <= {*copied}
+    [torch] = [one for one in project["dependencies"] if one.startswith("torch")]
+    assert f'"{torch}"' in DOCKERFILE
+    [python] = re.findall(r"^FROM python:([\d.]+)-slim$", DOCKERFILE, re.MULTILINE)
+    least = project["requires-python"].removeprefix(">=")
+    assert tuple(map(int, python.split("."))) >= tuple(map(int, least.split(".")))
+
+
+def test_the_command_of_the_dockerfile_is_understood(tmp_path: Path) -> None:
+    """It is refused for its key alone, which is not there."""
+    [text] = re.findall(r"^ENTRYPOINT (.*)", DOCKERFILE, re.MULTILINE)
+    name, *words = json.loads(text)
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert name in scripts
+    words = [str(tmp_path / "key") if word == "/run/key" else word for word in words]
+    result = subprocess.run([sys.executable, "-m", "clearformer", *words], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"--api-key-file {tmp_path / 'key'} cannot be read: No such file" in result.stderr
+
+
+def test_the_health_check_of_the_dockerfile(open_url: str) -> None:
+    [text] = re.findall(r"HEALTHCHECK .*\\\n\s+CMD (.*)", DOCKERFILE)
+    _, *words = json.loads(text)
+    for url, code in ((open_url, 0), ("http://127.0.0.1:9", 1)):
+        words_here = [word.replace(HERE, url) for word in words]
+        assert words_here != words
+        assert subprocess.run([sys.executable, *words_here], capture_output=True, check=False).returncode == code
+
+
 def test_the_files_of_deployment_name_options_that_exist() -> None:
     """They cannot be run here; what they start is checked, and that their syntax is right."""
     import yaml
