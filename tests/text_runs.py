@@ -47,7 +47,10 @@ def tokenizer() -> Tokenizer:
 def write_random(folder: Path, kind: str, seed: int = 0, **table: Any) -> Path:
     """Write a run folder with a random model. A classifier has a BERT inside."""
     tok = tokenizer()
-    sizes: dict[str, Any] = {"kind": kind, "vocab": tok.vocab_size, **SIZES, **table}
+    known = (
+        SIZES if kind != "rnn-lm" else {name: SIZES[name] for name in ("n_layers", "d_model", "max_length", "dropout")}
+    )
+    sizes: dict[str, Any] = {"kind": kind, "vocab": tok.vocab_size, **known, **table}
     classes = None
     if kind == "classifier":
         inner = {"kind": "bert", "vocab": tok.vocab_size, **SIZES, **table}
@@ -64,10 +67,11 @@ def write_random(folder: Path, kind: str, seed: int = 0, **table: Any) -> Path:
 
 
 def write_text_runs(folder: Path) -> None:
-    """Write all of them: play and lora; alibi and rotary, random GPTs; mask, a masked model; good and better."""
+    """Write all: play and lora; alibi and rotary, random GPTs; mask, a masked model; lstm; good and better."""
     train_language_model(folder)
     for kind in ("alibi", "rotary"):
         write_random(folder / kind, "gpt", positions={"kind": kind})
     write_random(folder / "mask", "bert")
+    write_random(folder / "lstm", "rnn-lm", cell="lstm")
     for seed, name in enumerate(("good", "better")):
         write_random(folder / name, "classifier", seed)

@@ -62,13 +62,13 @@ def logit_attribution(reading: Reading, position: int | None = None) -> dict[str
 def linear_head(reading: Reading) -> Callable[[Tensor], Tensor]:
     """Return the function from the output of the last stack, (1, T, D), to the logits. It is linear, with a bias."""
     model: Any = reading.model
-    if isinstance(model, GPT | Transformer):
+    if isinstance(model, GPT | Transformer) or (isinstance(model, Classifier) and model.config.pooling == "none"):
         return model.head
     if isinstance(model, Classifier) and model.config.pooling in LINEAR:
         return lambda hidden: model.head(POOLS[model.config.pooling](hidden, None))
     raise ConfigError(
         f"{reading.name} has a head that is not linear: its logits are not a sum of parts",
-        "choose a language model, a translator, or a classifier with pooling first, mean or last",
+        "choose a language model, a translator, a tagger, or a classifier with pooling first, mean or last",
     )
 
 

@@ -58,12 +58,12 @@ class Histograms:
 
     def modules(self) -> dict[str, nn.Module]:
         """Return the module of each layer; recurrent layers that compute together have one."""
-        known, found = dict(self.model.named_modules()), dict[str, nn.Module]()
+        known, chosen = dict(self.model.named_modules()), dict[str, nn.Module]()
         for name in self.layers:
             path = name if name in known else name.rpartition(".")[0]
             if path:  # the weights of the model itself belong to no layer
-                found[path] = known[path]
-        return found
+                chosen[path] = known[path]
+        return chosen
 
     def keeper(self, name: str) -> Callable[..., None]:
         @torch.no_grad()

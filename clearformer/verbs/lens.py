@@ -1,16 +1,14 @@
 """lens: views of a model at work. Each has a function that computes its values and a function that draws them.
 
     view("attention", "runs/mine", "A man rides a bike.", out="map.html")
-    look = clearformer.load("runs/mine").lens("A man rides a bike.")
-    look["decoder.blocks.2.cross.pattern"]          an activation by name
-    look.view("attention")                          a view; the last line of a cell draws it
+    view("heads", "runs/mine", texts="test.tsv")      numbers by name; the last line of a cell draws them
 
 A view is a function in lens/ that returns numbers and names ready for JSON, with a `title`; plots/ draws them.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -63,7 +61,6 @@ from clearformer.plots.page import as_svg, write_page
 from clearformer.plots.probe import probe_figures
 from clearformer.plots.vectors import vector_figures
 from clearformer.verbs.inspect import LENGTH, find_config
-from clearformer.wording import count
 
 LONGEST = 100_000  # tokens of an example whose shapes are listed
 
@@ -365,41 +362,3 @@ def list_activations(model: Name = DEFAULT, pattern: str = "*", length: int | No
     if not rows:
         raise ConfigError(f"no activation is called `{pattern}`", suggest(pattern, points(network)))
     return {"name": str(model), "length": length, "activations": rows}
-
-
-class Look:
-    """A model at work on one text, as `handle.lens(text)` returns it: activations by name, and views."""
-
-    def __init__(self, handle: Handle, text: str, target: str | None = None) -> None:
-        if not isinstance(text, str | Path):
-            raise ConfigError("a lens reads one text, image file or recording", "give a single string")
-        self.request = Request(handle, text=str(text), target=target)
-        self.kept: dict[str, Any] = {}
-
-    def names(self, pattern: str = "*") -> list[str]:
-        return [name for name in points(self.request.reading.model) if fnmatchcase(name, pattern)]
-
-    def __getitem__(self, name: str) -> Any:
-        """Return an activation: a tensor, or a list of tensors if it occurs several times in a forward pass.
-
-        The model runs once for each new name.
-        """
-        if name not in self.kept:
-            _, look = self.request.reading.look(keep=[name])
-            if len(look.kept) > 1:
-                raise ConfigError(f"`{name}` matches several activations", f"name one of them: {min(look.kept)}")
-            self.kept[name] = look[name.partition("[")[0]]
-        return self.kept[name]
-
-    def view(self, name: str = "attention", **options: Any) -> View:
-        """Compute a view of this text."""
-        if name not in VIEWS:
-            raise ConfigError(f"there is no view called `{name}`", suggest(name, VIEWS))
-        return compute(name, replace(self.request, **options))
-
-    def __repr__(self) -> str:
-        reading = self.request.reading
-        return f"<Look at {reading.name}: {count(len(self.names()), 'activation')}, such as {self.names()[0]}>"
-
-    def _repr_html_(self) -> str:
-        return self.view()._repr_html_()

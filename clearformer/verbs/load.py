@@ -48,7 +48,7 @@ def look_inside(handle: Handle, text: str, target: str | None = None) -> Any:
 
     `target` is the translation that a translator reads, by default its own.
     """
-    from clearformer.verbs.lens import Look  # needs matplotlib
+    from clearformer.verbs.look import Look  # needs matplotlib
 
     return Look(handle, text, target)
 

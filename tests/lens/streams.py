@@ -9,6 +9,7 @@ from clearformer.handles.classifier import Classifier
 from clearformer.handles.handle import Handle
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.masked_model import MaskedModel
+from clearformer.handles.tagger import Tagger
 from clearformer.handles.translator import Translator
 from clearformer.models.build import build_model, parse_model
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -74,3 +75,12 @@ def small_handle(name: str, dtype: torch.dtype = torch.float32) -> Handle:
         case "classifier":
             return Classifier(model, words, CLASSES, name)
     return Translator(model, words, words, DecodeConfig(beam=3, max_ratio=1, max_extra=2), name)
+
+
+def small_tagger() -> Tagger:
+    """A tagger in float64, with random weights."""
+    words = tokenizer()
+    torch.manual_seed(0)
+    base = {**BERT, "vocab": words.vocab_size}
+    table = {"kind": "classifier", "base": base, "n_classes": len(CLASSES), "pooling": "none"}
+    return Tagger(build_model(parse_model(table, "x.toml")).double(), words, CLASSES, "tagger")

@@ -9,15 +9,23 @@ import torch
 
 import clearformer
 from clearformer.errors import ConfigError, DataError
-from clearformer.handles.tagger import Tagger
 from clearformer.lens.attribution import along_path, attribution, divide_path, embeddings_of
 from clearformer.lens.outputs import by_row, choose_outputs
 from clearformer.lens.reading import read
-from clearformer.models.build import build_model, parse_model
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.plots.attribution import attribution_figures
 
-from .streams import CLASSIFIERS, KINDS, LANGUAGE_MODELS, TEXT, TRANSLATORS, small_handle, tokenizer
+from .streams import (
+    CLASSES,
+    CLASSIFIERS,
+    KINDS,
+    LANGUAGE_MODELS,
+    TEXT,
+    TRANSLATORS,
+    small_handle,
+    small_tagger,
+    tokenizer,
+)
 
 
 def parts(reading: Any) -> tuple[Any, Any]:
@@ -121,20 +129,16 @@ def test_a_pair_of_texts_is_attributed_to_both() -> None:
 
 
 def test_a_tagger_has_a_row_per_word_or_per_class_of_a_word() -> None:
-    words = tokenizer()
-    base = {"kind": "bert", "d_model": 10, "d_ff": 13, "n_heads": 5, "max_length": 11, "vocab": words.vocab_size}
-    torch.manual_seed(0)
-    table = {"kind": "classifier", "base": {**base, "n_layers": 2}, "n_classes": 3, "pooling": "none"}
-    handle = Tagger(build_model(parse_model(table, "x.toml")).double(), words, ["A", "B", "C"])
+    handle = small_tagger()
     text = "the dog  sees a tree"  # two spaces: words are split as the tagger splits them
     reading = read(handle, text)
     logits = handle.logits([text])
     every = attribution(reading, steps=3)
-    best = [f"{word}: {'ABC'[k]}" for word, k in zip(text.split(), logits.argmax(-1).tolist())]
+    best = [f"{word}: {CLASSES[k]}" for word, k in zip(text.split(), logits.argmax(-1).tolist())]
     assert every["outputs"] == best
     assert every["logits"] == pytest.approx(logits.amax(-1).tolist(), rel=1e-5)
     one = attribution(reading, position=2, steps=3)
-    assert one["outputs"] == ["A", "B", "C"]
+    assert one["outputs"] == CLASSES
     assert one["logits"] == pytest.approx(logits[2].tolist(), rel=1e-5)
     with pytest.raises(ConfigError, match="there is no word 5"):
         attribution(reading, position=5)

@@ -16,7 +16,7 @@ from clearformer.plots import plot_logit_attribution
 from clearformer.tuning.adapters import add_lora
 from clearformer.tuning.lora import LoraConfig
 
-from .streams import CLASSIFIERS, KINDS, LANGUAGE_MODELS, TEXT, TRANSLATORS, small_handle
+from .streams import CLASSES, CLASSIFIERS, KINDS, LANGUAGE_MODELS, TEXT, TRANSLATORS, small_handle, small_tagger
 
 SUMS = [name for name in KINDS if name != "bert"]
 
@@ -32,6 +32,14 @@ def test_the_parts_add_up_to_the_logits(name: str) -> None:
     assert contributions.shape == (len(values["outputs"]), len(values["components"]))
     assert values["components"][-1] == BIASES
     assert json.loads(json.dumps(values)) == values
+
+
+def test_the_parts_add_up_to_the_class_of_a_word() -> None:
+    handle = small_tagger()
+    values = logit_attribution(read(handle, TEXT), position=3)
+    assert values["outputs"] == CLASSES
+    assert values["logits"] == pytest.approx(handle.logits([TEXT])[3].tolist(), rel=1e-6)
+    assert max(map(abs, values["gap"])) < 1e-12
 
 
 @pytest.mark.parametrize("name", SUMS)

@@ -1,4 +1,4 @@
-"""Look inside on images, recordings and pairs of texts: from a layer to a head or feature map to a cell, and a walk."""
+"""Look inside image, speech and recurrent models: from a layer to a head or feature map to a cell, and the walk."""
 
 import json
 import re
@@ -86,6 +86,22 @@ def test_look_inside_a_speech_recogniser(page: Any, url: str, handle: Any) -> No
     column = json.loads(saved(page, "feature 3"))["values"]
     assert column == pytest.approx([row[3] for row in values["values"]])
     expect(page.get_by_text("Step by step")).to_have_count(0)  # a walk goes through attention
+
+
+def test_look_inside_a_recurrent_network(page: Any, url: str, runs: Path) -> None:
+    """States and gates by token; the first state is shown first."""
+    open_page(page, url, "inside?model=runs/lstm&text=the king saw&cell=1,4")
+    expect(page.get_by_role("heading", name="layers.l0.h", exact=True)).to_be_visible()
+    _, look = read(handle_of(open_model(runs / "lstm")), "the king saw").look(["layers.l0.h", "layers.l1.forget"])
+    values = json.loads(saved(page, "Activation"))
+    np.testing.assert_allclose(values["values"], look["layers.l0.h"][0], rtol=1e-3, atol=1e-4)
+    word = values["rows"][1]
+    expect(page.get_by_role("heading", name=f"{word}, feature 4")).to_be_visible()
+    page.get_by_label("Activations").first.fill("l1.forget")
+    page.locator("[data-name='layers.l1.forget']").click()
+    expect(page.get_by_role("heading", name="layers.l1.forget", exact=True)).to_be_visible()
+    values = json.loads(saved(page, "Activation"))
+    np.testing.assert_allclose(values["values"], look["layers.l1.forget"][0], rtol=1e-3, atol=1e-4)
 
 
 def test_look_inside_a_classifier_of_pairs(page: Any, url: str) -> None:

@@ -1,6 +1,7 @@
 """Every page draws what it should, reacts to what a user does, and can be used by keyboard and screen reader."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,23 @@ def test_a_translation_streams_in(page: Any, url: str, translator: Any) -> None:
     expect(tokens).to_have_count(len(expected.tokens) + 1)
     tokens.nth(1).click()
     expect(tokens.nth(1)).to_have_attribute("aria-pressed", "true")
-    shares = [float(text.split()[0]) for text in page.locator(".alternatives .number").all_inner_texts()]
+    shares = [
+        float(text.split()[0]) for text in page.locator(".alternatives .ranked .label:last-of-type").all_text_contents()
+    ]
     assert len(shares) == 6
     assert shares == sorted(shares, reverse=True)
+    values = json.loads(download(page, re.compile("^Most probable tokens.*JSON")))
+    assert [one["probability"] for one in values["alternatives"]] == pytest.approx([s / 100 for s in shares], rel=0.06)
+    tokens.nth(1).focus()
+    for _ in range(2):  # closed and open again
+        page.keyboard.press("Enter")
+    expect(tokens.nth(1)).to_be_focused()
+    assert "token=1" in page.url
+    page.reload()
+    expect(tokens.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".alternatives .ranked")).to_have_count(6)
+    page.get_by_label("Text", exact=True).fill("A dog.")
+    expect(page.locator(".alternatives .ranked")).to_have_count(0)
 
 
 def test_attention_is_drawn_for_every_head(page: Any, url: str, translator: Any) -> None:
@@ -245,7 +260,12 @@ def test_the_walk_shows_every_matrix_of_a_head(page: Any, url: str, translator: 
     expect(page.locator(".walk .facts")).to_contain_text("A part with every cell")
     part = torch.tensor(expected[at]["values"])[:, :32]
     assert_painted(page, ".walk .figure canvas", part / part.max())
+    assert "zoom=" in page.url
+    page.reload()
+    expect(page.locator(".walk .facts")).to_contain_text("A part with every cell")
+    assert_painted(page, ".walk .figure canvas", part / part.max())
     page.get_by_role("button", name="Whole matrix").click()
+    assert "zoom" not in page.url
     assert len(painted(page, ".walk .figure canvas")[0]) == 128
     page.get_by_label("Layer").select_option("decoder.blocks.2")
     expect(page.locator(".walk .stage > .hint").first).to_contain_text("decoder.blocks.2, head 0")

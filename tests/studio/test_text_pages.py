@@ -144,7 +144,9 @@ def test_surprise(page: Any, url: str, play: Any) -> None:
         page.keyboard.press(key)
     expect(page.locator(".surprise .readout")).to_contain_text("king: ")
     expect(page.locator(".surprise .alternatives h3")).to_have_text("Most probable tokens in the place of king")
-    expect(page.locator(".surprise .alternatives li")).to_have_count(6)
+    expect(page.locator(".surprise .alternatives .ranked")).to_have_count(6)
+    page.reload()  # by the address
+    expect(page.locator(".surprise .alternatives h3")).to_have_text("Most probable tokens in the place of king")
 
 
 def test_blanks_and_rival_sentences(page: Any, url: str, play: Any) -> None:

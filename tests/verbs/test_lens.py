@@ -13,6 +13,9 @@ from clearformer.cli import app
 from clearformer.errors import ConfigError
 from clearformer.models import MODELS
 from clearformer.verbs.lens import VIEWS, list_activations, view
+from clearformer.verbs.look import Look
+
+from ..lens.small_handles import small
 
 TEXT = "Where is the station?"
 
@@ -41,6 +44,12 @@ def test_a_look_has_activations_by_name(translator: Any) -> None:
 
 def test_a_look_draws_itself(translator: Any) -> None:
     assert translator.lens(TEXT)._repr_html_().startswith("<svg")
+
+
+@pytest.mark.parametrize("kind", ["rnn-lm", "textcnn-of-classifier"])
+def test_a_look_draws_itself_without_attention(kind: str) -> None:
+    """The gates of recurrent layers, else histograms."""
+    assert Look(small(kind), "the king saw a bike")._repr_html_().startswith("<svg")
 
 
 def test_attention_has_encoder_decoder_and_cross(translator: Any) -> None:

@@ -21,7 +21,7 @@ export function walk({ keep }) {
   } });
   const equation = h("p", { class: "equation" }), facts = h("p", { class: "hint facts" });
   const readout = h("p", { class: "readout", role: "status" });
-  const whole = h("button", { type: "button", class: "quiet", onclick: () => { state.zoom = null; draw(); } }, "Whole matrix");
+  const whole = h("button", { type: "button", class: "quiet", onclick: () => zoomTo(null) }, "Whole matrix");
   const before = h("button", { type: "button", class: "quiet", onclick: () => go(state.step - 1) }, "← Step before");
   const after = h("button", { type: "button", class: "quiet", onclick: () => go(state.step + 1) }, "Next step →");
   const picture = figure({ title: "Walk", name: "walk", json: () => ({ layer: state.layer, head: state.head, ...state.steps[state.step] }),
@@ -50,6 +50,8 @@ export function walk({ keep }) {
       fill(problem);
       state.steps = values.steps;
       state.step = Math.min(state.step, values.steps.length - 1);
+      const { values: rows } = values.steps[state.step];
+      if (state.zoom && !(isLarge(rows.length, rows[0].length) && state.zoom[0] < rows.length && state.zoom[1] < rows[0].length)) state.zoom = null;
       title.textContent = values.title;
       drawList();
       draw();
@@ -58,11 +60,19 @@ export function walk({ keep }) {
     }
   }
 
-  function keepAll() { keep({ block: state.layer, part: state.head || null, step: state.step || null }); }
+  function keepAll() {
+    keep({ block: state.layer, part: state.head || null, step: state.step || null, zoom: state.zoom?.join(",") });
+  }
 
   function go(step) {
     state.step = Math.max(0, Math.min(state.steps.length - 1, step));
     state.zoom = null;
+    keepAll();
+    draw();
+  }
+
+  function zoomTo(cell) {
+    state.zoom = cell;
     keepAll();
     draw();
   }
@@ -102,15 +112,15 @@ export function walk({ keep }) {
         const shown = Number.isNaN(value) ? "masked" : isShare ? percent(value) : step.name === "id" ? String(value) : short(value);
         readout.textContent = `${tokenText(step.rows[i])}, ${/^\d+$/.test(step.columns[j]) ? `feature ${step.columns[j]}` : tokenText(step.columns[j])}: ${shown}`;
       },
-      pick: isThinned && !state.zoom ? (i, j) => { state.zoom = [i, j]; draw(); } : null }));
+      pick: isThinned && !state.zoom ? (i, j) => zoomTo([i, j]) : null }));
   }
 
   return {
     element,
     // layers: { block: number of heads }. ask(options, signal) returns the values of `clearformer lens walk --json`.
-    show({ ask, layers: known, layer, head, step }) {
+    show({ ask, layers: known, layer, head, step, zoom }) {
       const isThere = layer in known;
-      Object.assign(state, { ask, layers: known, layer: isThere ? layer : Object.keys(known)[0], step, zoom: null });
+      Object.assign(state, { ask, layers: known, layer: isThere ? layer : Object.keys(known)[0], step, zoom });
       state.head = isThere ? Math.min(head, known[layer] - 1) : 0;
       load();
     },

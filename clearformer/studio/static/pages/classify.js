@@ -130,7 +130,13 @@ function mount(context) {
     verdict.textContent = value !== undefined ? `Value ${short(value)}` : state.top.length
       ? `${row.words ? `${row.words[state.word].word}: ` : ""}${state.top[0].label}, ${percent(state.top[0].probability)}` : "";
     fill(words, state.words?.map((one, i) => h("button", { type: "button", class: "token", "aria-pressed": String(i === state.word),
-      style: { "--p": (one.probability ?? 0).toFixed(4) }, onclick: () => { state.word = i; keep(); take(row); explain(renew()); } },
+      style: { "--p": (one.probability ?? 0).toFixed(4) }, onclick: () => {
+        state.word = i;
+        keep();
+        take(row);
+        words.children[i].focus();
+        explain(renew());
+      } },
     h("span", {}, one.word), h("small", {}, one.label ?? short(one.value)))));
     drawBars();
   }

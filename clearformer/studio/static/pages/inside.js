@@ -143,7 +143,8 @@ function mount(context) {
     if (state.view === "walk") {
       const { params } = context;
       way.show({ ask: (options, signal) => input.view("walk", options, signal), layers: blocks(), layer: params.get("block"),
-        head: Number(params.get("part") ?? 0), step: Number(params.get("step") ?? 0) });
+        head: Number(params.get("part") ?? 0), step: Number(params.get("step") ?? 0),
+        zoom: params.get("zoom")?.split(",").map(Number) ?? null });
       return;
     }
     let names = [state.name];

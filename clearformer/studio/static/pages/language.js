@@ -1,6 +1,7 @@
 // Language model: the distribution of the next token as temperature, top-k and top-p shape it; step by step; what is
 // surprising in a text; words for a blank, and rival sentences.
 
+import { drawAlternatives } from "../lib/alternatives.js";
 import { postJson } from "../lib/api.js";
 import { fill, h, pausing, percent, short } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
@@ -26,7 +27,7 @@ function mount(context) {
   const can = (verb) => context.model.verbs.includes(verb);
 
   // ── The next token
-  const text = h("textarea", { id: "prompt", rows: 3, maxlength: 5000, spellcheck: "false", oninput: () => { cut(); later(); } });
+  const text = h("textarea", { id: "prompt", rows: 3, maxlength: 5000, spellcheck: "false", oninput: () => { state.token = null; cut(); later(); } });
   const written = h("p", { class: "written", "aria-live": "polite", "aria-label": "Text so far" });
   const status = h("p", { class: "hint", role: "status" });
   const problem = h("div", {});
@@ -101,6 +102,7 @@ function mount(context) {
     const number = (name) => (Number.isFinite(Number(params.get(name) ?? NaN)) ? Number(params.get(name)) : SETTINGS[name]);
     text.value = params.get("text") ?? EXAMPLE;
     state.tokens = (params.get("tokens") ?? "").split(",").filter(Boolean).map(Number);
+    state.token = params.has("at") ? Number(params.get("at")) : null;
     temperature.set(number("temperature"));
     topK.set(number("top_k"));
     topP.set(number("top_p"));
@@ -124,7 +126,7 @@ function mount(context) {
 
   function keep() {
     const changed = Object.entries(settings()).map(([name, value]) => [name, value === SETTINGS[name] ? null : value]);
-    context.keep({ text: text.value === EXAMPLE ? null : text.value, tokens: state.tokens.join(",") || null, ...Object.fromEntries(changed),
+    context.keep({ text: text.value === EXAMPLE ? null : text.value, tokens: state.tokens.join(",") || null, ...Object.fromEntries(changed), at: state.token,
       blank: blank.value === BLANK ? null : blank.value, words: words.value || null,
       rivals: rivals.value === RIVALS ? null : rivals.value });
   }
@@ -235,7 +237,6 @@ function mount(context) {
   async function lookBack() {
     reading.abort();
     reading = new AbortController();
-    state.token = null;
     try {
       const body = { model: context.model.name, text: text.value, tokens: state.tokens, top: 6 };
       state.surprise = await postJson("/api/surprise", body, reading.signal);
@@ -254,17 +255,12 @@ function mount(context) {
       at(i) {
         said.textContent = `${visible(tokens[i].token)}: ${percent(tokens[i].probability)}, rank ${tokens[i].rank.toLocaleString("en")}`;
       },
-      pick(i) { state.token = state.token === i ? null : i; drawAlternatives(); } }));
-    drawAlternatives();
-  }
-
-  function drawAlternatives() {
-    const one = state.surprise.tokens[state.token];
-    fill(alternatives, one && [h("h3", {}, `Most probable tokens in the place of ${visible(one.token)}`),
-      h("ol", {}, one.alternatives.map(({ token, probability }) => h("li", {},
-        h("span", { class: "name" }, visible(token)),
-        h("span", { class: "track" }, h("span", { class: "filled", style: { width: `${100 * probability}%` } })),
-        h("span", { class: "number" }, percent(probability)))))]);
+      pick(i) {
+        state.token = state.token === i ? null : i;
+        keep();
+        drawAlternatives(alternatives, tokens[state.token], visible);
+      } }));
+    drawAlternatives(alternatives, tokens[state.token], visible);
   }
 
   async function fillBlank() {

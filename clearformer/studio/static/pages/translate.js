@@ -1,6 +1,7 @@
 // Translate: the translation as it is written, with the probability of every token and what else it could have been;
 // who attends to whom, in every layer and head; and what happens without some of the heads.
 
+import { drawAlternatives } from "../lib/alternatives.js";
 import { activations, postJson, stream } from "../lib/api.js";
 import { choice, fill, h, pausing, percent, tokenText } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
@@ -20,7 +21,8 @@ function mount(context) {
     body: null, shown: null, tree: null };
   let running = new AbortController(), showing = new AbortController();
 
-  const source = h("textarea", { id: "source", rows: 3, maxlength: 5000, spellcheck: "false", oninput: () => later() });
+  const source = h("textarea", { id: "source", rows: 3, maxlength: 5000, spellcheck: "false",
+    oninput: () => { state.token = null; later(); } });
   const status = h("p", { class: "hint", role: "status" });
   const output = h("div", { class: "tokens", id: "output", "aria-label": "Tokens of the translation", role: "group" });
   const plain = h("p", { class: "translation", "aria-live": "polite", "aria-label": "Translation" });
@@ -63,6 +65,7 @@ function mount(context) {
     state.view = params.get("view") === "lines" ? "lines" : "matrix";
     state.layer = params.get("layer");
     state.head = Number(params.get("head") ?? 0);
+    state.token = params.has("token") ? Number(params.get("token")) : null;
     state.layers = {}; // perhaps of another model
     state.off = new Set(params.getAll("off").flatMap((text) => text.split(" ")).filter(Boolean));
     fill(searches, choice("Search", { greedy: "Greedy, streamed", beam: "Beam search" }, state.search, (value) => {
@@ -79,7 +82,7 @@ function mount(context) {
   function keep() {
     context.keep({ text: source.value === EXAMPLE ? null : source.value, search: state.search === "beam" ? "beam" : null,
       view: state.view === "lines" ? "lines" : null, layer: state.layer, head: state.head || null,
-      off: [...state.off].join(" ") || null });
+      token: state.token, off: [...state.off].join(" ") || null });
   }
 
   // Translate the text. With `target`, the picture of that translation is redrawn first, without waiting for the new one.
@@ -121,7 +124,7 @@ function mount(context) {
     await stream("/v1/translate", { ...body, stream: true, alternatives: ALTERNATIVES }, {
       token(step) {
         steps.push(step);
-        Object.assign(state, { steps: [...steps], token: null, translation: steps.map((one) => one.text).join("") });
+        Object.assign(state, { steps: [...steps], translation: steps.map((one) => one.text).join("") });
         drawTokens();
       },
       end(end) { translation = state.translation = end.translation; },
@@ -221,14 +224,14 @@ function mount(context) {
       type: "button", class: "token", "aria-pressed": String(i === state.token),
       "aria-label": `${tokenText(step.token)}, ${percent(step.probability)}`,
       style: { "--p": step.probability.toFixed(4) },
-      onclick: () => { state.token = state.token === i ? null : i; drawTokens(); },
+      onclick: () => {
+        state.token = state.token === i ? null : i;
+        keep();
+        drawTokens();
+        output.children[i].focus();
+      },
     }, h("span", {}, tokenText(step.token)), h("small", {}, percent(step.probability)))));
-    const step = state.steps[state.token];
-    fill(alternatives, step && [h("h3", {}, `Most probable tokens in the place of ${tokenText(step.token)}`),
-      h("ol", {}, step.alternatives.map(({ token, probability }) => h("li", {},
-        h("span", { class: "name" }, tokenText(token)),
-        h("span", { class: "track" }, h("span", { class: "filled", style: { width: `${100 * probability}%` } })),
-        h("span", { class: "number" }, percent(probability)))))]);
+    drawAlternatives(alternatives, state.steps[state.token]);
   }
 
   function shown() {
