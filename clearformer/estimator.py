@@ -44,7 +44,7 @@ class TextClassifier:
     model                 the architecture or preset to train from scratch, such as "textcnn"
     steps, epochs         how long to train, as steps or as passes over the data
     lr, batch_size, seed  learning rate, tokens per step, and the seed of all random draws
-    balance               whether the examples of rare classes have more weight
+    balance               whether rare classes are predicted as readily as frequent ones
     validation_fraction   the part of each class that selects the best checkpoint instead of being trained on
     settings              further settings, such as {"model.dropout": 0.1} or ["model.dropout=0.1"]
     out                   the run folder; None uses a temporary one

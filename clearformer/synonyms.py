@@ -89,6 +89,7 @@ SETTINGS = {
     "data.max_tokens": "max_seq_length max_seq_len max_len",
     "objective.label_smoothing": "label_smoothing_factor smoothing label_smooth",
     "objective.weights": "class_weight class_weights loss_weights pos_weight",
+    "objective.prior": "class_prior class_priors logit_adjustment prior_correction",
     "decode.beam": "num_beams beam_size beam_width beams n_beams",
     "decode.length_penalty": "lenpen len_penalty",
     "decode.max_new": "max_new_tokens max_gen_len max_generated_tokens max_length_b",

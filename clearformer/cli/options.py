@@ -96,7 +96,7 @@ Balance = Annotated[
     bool,
     typer.Option(
         "--balance",
-        help="Give the examples of rare classes more weight, for --labels and --images.",
+        help="Predict rare classes as readily as frequent ones, for --labels and --images.",
         rich_help_panel="Model and settings",
     ),
 ]
