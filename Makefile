@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo studio test test-fast test-slow test-matrix test-schema test-browser test-portable lint clean
+.PHONY: demo studio test test-fast test-slow test-matrix test-schema test-browser test-handbook test-portable docs lint clean
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ studio: $(VENV)/.studio
 	$(BIN)/clearformer studio $(STUDIO)
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser and not handbook'
 
 # Trainings, compilers, exporters and a notebook: about as long again.
 test-slow: $(VENV)/.test
@@ -51,8 +51,20 @@ $(VENV)/.browser: pyproject.toml $(VENV)/.test
 test-browser: $(VENV)/.browser
 	$(BIN)/python -m pytest -m browser tests/studio
 
+# The handbook, the other pages and a reference of all docstrings as a site in build/site. Needs no network.
+$(VENV)/.docs: pyproject.toml $(VENV)/.test
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/build.py
+
+# Every block of the handbook, and the site: some minutes.
+test-handbook: $(VENV)/.docs
+	$(BIN)/python -m pytest -n auto -m handbook tests/handbook
+
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser and not gpu and not data'
+	$(BIN)/python -m pytest -n auto -m 'not slow and not matrix and not schema and not browser and not handbook and not gpu and not data'
 
 # Run the numeric tests with CPU kernels that this machine would not choose: tolerances must hold on every processor.
 # Values of CPU:
