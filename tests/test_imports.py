@@ -13,8 +13,8 @@ import clearformer
 PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
-    ["errors", "version", "memory", "notebook", "synonyms", "threads", "toolchain", "wording"],
-    ["config", "registry", "metric"],
+    ["errors", "version", "memory", "notebook", "small_files", "synonyms", "threads", "toolchain", "wording"],
+    ["checksums", "config", "registry", "metric"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
     ["objectives", "generation", "tuning"],

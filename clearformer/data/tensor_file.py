@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clearformer.checksums import note
 from clearformer.errors import MachineError
 
 CODES = {"int64": "I64", "int32": "I32", "uint16": "U16", "uint8": "U8"}
@@ -70,6 +71,7 @@ class TensorFileWriter:
                     os.remove(self._folder / name)
                 file.flush()
                 os.fsync(file.fileno())
+            note(self.path, joined)
             os.replace(joined, self.path)
 
     def discard(self) -> None:
