@@ -149,7 +149,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-REPORTED = {"steps": int, "best_step": int, "seed": int, "seconds": (int, float)}
+REPORTED: dict[str, type | tuple[type, ...]] = {"steps": int, "best_step": int, "seed": int, "seconds": (int, float)}
 TABLES = ("valid", "test", "versions")  # the dictionaries of a report, each of which may be missing
 
 
@@ -202,7 +202,9 @@ def open_tensors(path: Path) -> Iterator[Any]:
     if not path.exists():
         raise CheckpointError(f"{path} does not exist", "train first, or give another run folder")
     if not path.is_file():
-        raise CheckpointError(f"{path} is not a regular file", "copy the whole folder again")
+        raise CheckpointError(
+            f"{path} is not a regular file, so it is not a safetensors file", "copy the whole folder again"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             yield file

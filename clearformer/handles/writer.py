@@ -93,7 +93,7 @@ class Writer(Handle):
                     pass
                 outputs = watcher.hypotheses
             best = [hypotheses[:n] for hypotheses in outputs]
-            self.require_numbers(h.logprob if h else nan for row in best for h in row or [None])
+            self.require_numbers(value for row in best for value in [h.logprob for h in row] or [nan])
             before = [self.before(prompt) for prompt, row in zip(batch, best) for _ in row]
             texts = iter(follow(self.tokenizer, before, [h.tokens for row in best for h in row]))
             for row, hypotheses in zip(rows, best):

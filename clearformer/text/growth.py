@@ -35,7 +35,7 @@ def has_gaps(vocab: Mapping[str, int]) -> bool:
 def refusal(content: Mapping[str, Any]) -> str | None:
     """Return why a tokenizer.json could fill the memory, or None."""
     model, added_tokens = content.get("model") or {}, content.get("added_tokens") or ()
-    vocab = model.get("vocab") if isinstance(model.get("vocab"), dict) else {}
+    vocab: dict[str, int] = model["vocab"] if isinstance(model.get("vocab"), dict) else {}
     numbers = {**vocab, **{str(token.get("content")): token.get("id", 0) for token in added_tokens}}
     if has_gaps(dict.fromkeys(map(str, model.get("vocab") or ()), 0) | numbers):
         return "the number of a token is far beyond the size of the vocabulary"

@@ -111,13 +111,13 @@ class Tokenizer:
             offsets_only = [rust.post_processor] if rust.post_processor else []
             rust.post_processor = processors.Sequence([*offsets_only, template])
 
-    @guarded("the tokenizer cannot encode this text")
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return a list of ids per text, without special tokens; uses all CPU cores."""
         batch = self._rust.encode_batch_fast([encodable(text) for text in texts], add_special_tokens=False)
         return [self._ordinary(encoding.ids)[0] for encoding in batch]
 
-    @guarded("the tokenizer cannot encode this text")
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of a text and, for each token, the (start, end) of its characters in the original `text`.
 
@@ -127,7 +127,7 @@ class Tokenizer:
         ids, offsets = self._ordinary(encoding.ids, encoding.offsets)
         return ids, offsets
 
-    @guarded("the tokenizer cannot encode this text")
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_with_specials(
         self,
         texts: Sequence[str],
@@ -203,7 +203,7 @@ class Tokenizer:
         content["model"]["roles"] = {**content["model"].get("roles", {}), "bos": token}
         return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
 
-    @guarded("the tokenizer cannot encode this text")
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_marked(self, text: str) -> list[int]:
         """Return the ids of a text in which special tokens are recognised, such as the output of a chat template."""
         return list(self._parsing.encode(encodable(text), add_special_tokens=False).ids)
@@ -241,7 +241,7 @@ class Tokenizer:
         """Return tokens as readable text, for figures: ▁ is a space, ↵ a line feed, ⟨e0a4⟩ an incomplete character."""
         return [self._readable(token_id) for token_id in ids]
 
-    @guarded("the tokenizer cannot decode these tokens")
+    @guarded("the tokenizer cannot decode these tokens", rust_only=True)
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return one text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))

@@ -95,7 +95,7 @@ def feed(steps: StepSource, at: Place, n_steps: int, world: World, device: torch
             if [epoch, (position + 1) * steps.group] not in at.left_out:
                 yield epoch, position
 
-    places = islice(next_places(), max(0, n_steps))
+    places: Iterator[tuple[int, int]] = islice(next_places(), max(0, n_steps))
     with ThreadPoolExecutor(1) as pool:
         queue = deque((place, pool.submit(build, *place)) for place in islice(places, AHEAD))
         while queue:

@@ -194,7 +194,7 @@ class Trainer:
         if action == "rewind":
             self.rewind(bad.place)
         else:
-            self.meter.forget(bad.tokens, bad.count)
+            self.meter.forget(bad.tokens, bad.n_steps)
         self.journal.say(bad.describe(self.group, action, at.step))
         return action == "rewind"
 

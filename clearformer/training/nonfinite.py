@@ -33,7 +33,7 @@ class BadSteps(NamedTuple):
     first: int
     place: Place | None
     """Where the batch of the first is, unless it was trained on before the run was resumed."""
-    count: int
+    n_steps: int
     row: int
     """How many of them were the last steps, one after the other."""
     tokens: int
@@ -44,7 +44,7 @@ class BadSteps(NamedTuple):
 
     def describe(self, group: int, action: OnNonfinite, step: int) -> str:
         """Say what was done about them; `step` is where the run goes on."""
-        skipped, back = f"{count(self.count, 'step')} skipped", f"back at step {step:,}, without this batch"
+        skipped, back = f"{count(self.n_steps, 'step')} skipped", f"back at step {step:,}, without this batch"
         done = back if action == "rewind" else skipped
         return f"step {self.first:,}{self.batch(group)}: the training loss or its gradient is not finite; {done}"
 

@@ -156,7 +156,7 @@ def test_a_fused_optimiser_skips_without_the_host(kind: str, is_good: bool) -> N
         assert torch.equal(weight, before) != good
     bad = guard.read()
     assert (bad is None) == is_good
-    assert bad is None or (bad.first, bad.place, bad.count, bad.row, bad.tokens) == (2, (0, 2), 1, 0, 7)
+    assert bad is None or (bad.first, bad.place, bad.n_steps, bad.row, bad.tokens) == (2, (0, 2), 1, 0, 7)
     assert guard.read() is None
 
 
