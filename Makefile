@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo studio test test-fast test-slow test-matrix test-schema test-browser test-handbook test-portable docs lint clean
+.PHONY: demo studio test test-fast test-slow test-matrix test-hostile test-schema test-browser test-handbook test-portable docs lint clean
 
 $(BIN)/clearformer: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,12 @@ test-slow: $(VENV)/.test
 # Every kind of file × every task × (command line, Python), and hostile files: about five minutes on two cores.
 test-matrix: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m matrix tests/matrix
+
+# Damaged files of every kind, in processes with limits: about two minutes on two cores. Example: make test-hostile HOSTILE=100000
+HOSTILE ?= 3000
+
+test-hostile: $(VENV)/.test
+	$(BIN)/python tests/hostile/campaign.py --cases $(HOSTILE) --seed 1
 
 # Requests to every path of the server, made up by schemathesis from its description. Example: make test-schema CASES=10000
 CASES ?= 500

@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.train import train as train
     from clearformer.verbs.transcribe import transcribe as transcribe
     from clearformer.verbs.translate import translate as translate
+    from clearformer.verbs.verify import verify as verify
 
 _WHERE = {
     "ClearformerError": "clearformer.errors:ClearformerError",
@@ -89,6 +90,7 @@ _WHERE = {
     "train": "clearformer.verbs.train:train",
     "transcribe": "clearformer.verbs.transcribe:transcribe",
     "translate": "clearformer.verbs.translate:translate",
+    "verify": "clearformer.verbs.verify:verify",
     "view": "clearformer.verbs.lens:view",
 }
 _DEPRECATED = ("evaluate_images", "evaluate_labels", "evaluate_speech", "evaluate_text")

@@ -14,6 +14,7 @@
     samples.jsonl        the sample of the model's output that each validation prints
     loggers.json         the ids of the run in MLflow and W&B, and the last step sent to each
     report.json          final metrics, seconds, tokens/s, versions; figures are saved next to it
+    checksums.json       the SHA-256 of every file, which `clearformer verify` compares
 
 Writes are atomic: a file is written under a temporary name, flushed to disk, then renamed, and the folder is flushed.
 Nothing is ever pickled or unpickled.
@@ -36,6 +37,7 @@ from torch import Tensor, nn
 
 from clearformer.disk import atomically, write_text
 from clearformer.errors import CheckpointError
+from clearformer.small_files import parse_json, read_json
 from clearformer.wording import count
 
 CLASSES = "classes.json"
@@ -100,6 +102,24 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+REPORTED: dict[str, type | tuple[type, ...]] = {"steps": int, "best_step": int, "seed": int, "seconds": (int, float)}
+TABLES = ("valid", "test", "versions")  # the dictionaries of a report, each of which may be missing
+
+
+def read_report(run: RunFolder) -> dict[str, Any]:
+    """Read report.json, and check the entries that every report has."""
+    try:
+        report = read_json(run.report)
+        if not isinstance(report, dict) or not all(isinstance(report.get(k), kind) for k, kind in REPORTED.items()):
+            raise ValueError("it is not the report of a run")
+        if not all(isinstance(report.get(name) or {}, dict) for name in TABLES):
+            raise ValueError("its metrics are not a table")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{run.report} cannot be read: {reason}", "copy it again, or remove it") from None
+    return report
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
     """Save tensors by name in one safetensors file. `facts`, any JSON object, is stored in its header."""
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -134,10 +154,14 @@ def open_tensors(path: Path) -> Iterator[Any]:
     """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist", "train first, or give another run folder")
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path} is not a regular file, so it is not a safetensors file", "copy the whole folder again"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, ValueError, OSError, RecursionError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError, OverflowError, RuntimeError) as error:
         hint = "copy the file again, or use another run"
         if first_bytes(path) in (b"PK", b"\x80\x02", b"\x80\x04"):
             hint = "this looks like a pickled file; only safetensors files are supported"
@@ -145,7 +169,7 @@ def open_tensors(path: Path) -> Iterator[Any]:
 
 
 def facts_in(file: Any) -> dict[str, Any]:
-    facts = json.loads((file.metadata() or {}).get("clearformer", "{}"))
+    facts = parse_json((file.metadata() or {}).get("clearformer", "{}"))
     if not isinstance(facts, dict):
         raise ValueError("the metadata in its header is not a JSON object")
     return facts
@@ -199,6 +223,10 @@ def weights_of(model: nn.Module, part: Collection[str] | None = None) -> dict[st
     """Return the tensors of a model that are saved, or only the ones listed in `part`."""
     state = model.state_dict()
     return {name: state[name] for name in unique_names(model) if part is None or name in part}
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def fingerprint(model: nn.Module) -> str:

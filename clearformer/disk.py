@@ -9,6 +9,7 @@ from stat import S_IMODE
 
 from safetensors import SafetensorError
 
+from clearformer.checksums import note
 from clearformer.errors import MachineError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -28,6 +29,7 @@ def atomically(path: Path) -> Iterator[Path]:
         if S_IMODE(draft.stat().st_mode) != mode:
             draft.chmod(mode)
         flush(draft)
+        note(path, draft)
         os.replace(draft, path)
         flush(path.parent)
     except (OSError, SafetensorError) as error:

@@ -13,16 +13,25 @@ Each error has a message of one sentence, which says what is wrong and where, an
 Any other exception is a bug in Clearformer and keeps its traceback.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+MOST = 2000  # characters of a message or a hint
 
 
 class ClearformerError(Exception):
     """An error that the user can fix. `str(error)` is the message followed by the hint."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
+        message, hint = shortened(message), None if hint is None else shortened(hint)
         self.message, self.hint = message, hint
         super().__init__(message if hint is None else f"{message}\nhint: {hint}")
+
+
+def shortened(text: str) -> str:
+    """Shorten words and sentences that no one wrote to be read, such as a name of a megabyte in a damaged file."""
+    return re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}…", text)[:MOST]
 
 
 class ConfigError(ClearformerError):

@@ -19,12 +19,14 @@ import torch
 from torch import nn
 
 from clearformer.checkpoint import CALIBRATION, RunFolder, versions, write_json, write_text
+from clearformer.checksums import seal, small_files
 from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.layers.linear import pack
+from clearformer.loading.folder import require_intact
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
 from clearformer.memory import keep_freed_memory, peak_mb
 from clearformer.metric import Metric
-from clearformer.models.build import build_model, model_class
+from clearformer.models.build import build_model, model_class, require_memory
 from clearformer.recipe import Recipe
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
@@ -219,6 +221,7 @@ def set_up(
     task = prepare(with_batches(recipe, run, device, world), run, world, base, survey)
     final = task.recipe
     torch.manual_seed(final.train.seed)
+    require_memory(final.model)
     with built_in(final.train.precision):
         model = build_model(final.model).to(device)
     if base is not None:
@@ -318,6 +321,7 @@ def prepare(recipe: Recipe, run: RunFolder, world: World, base: Pretrained | Non
             task.save()
             task.store()
     world.barrier()
+    require_intact(run, small_files(run.data))
     task.load()
     task.recipe = task.settle()
     if task.recipe.train.epochs is not None:
@@ -374,6 +378,7 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
         report["test"] = task.test(best)
     write_json(run.report, report)
     draw_curves(run, task.metrics(task.recipe))
+    seal(run.path, ["curves.png"])
     return report
 
 

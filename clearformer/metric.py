@@ -1,6 +1,6 @@
 """Metrics: their names, whether lower is better, and their format."""
 
-from math import isfinite
+from math import exp, inf, isfinite
 from typing import NamedTuple
 
 
@@ -37,3 +37,11 @@ BLEU = Metric("bleu", "BLEU", digits=2)
 CHRF = Metric("chrf", "chrF", digits=2)
 WER = Metric("wer", "Word error rate", lower_is_better=True)
 CER = Metric("cer", "Character error rate", lower_is_better=True)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), or infinity for a loss above 709, where the float overflows."""
+    try:
+        return exp(loss)
+    except OverflowError:
+        return inf

@@ -20,6 +20,7 @@ from clearformer.evaluation.evaluate import EvaluateConfig
 from clearformer.generation.decode import DecodeConfig
 from clearformer.interop.origin import Origin
 from clearformer.models.build import preset_name, presets
+from clearformer.small_files import read_small
 from clearformer.text import TextConfig
 from clearformer.training.config import TrainConfig
 from clearformer.training.optim import OptimConfig
@@ -76,14 +77,15 @@ class Tables:
 def read_toml(path: Path, example: str) -> dict[str, Any]:
     """Read the tables of a TOML file. `example` is the hint for a file that is not valid TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_small(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(
             f"{path} cannot be read: {reason}", "give a recipe, which is a TOML file, for example one from recipes/"
         ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", example) from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"{path} is not valid TOML: {reason}", example) from None
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -122,5 +124,5 @@ def parse_setting(setting: str) -> tuple[list[str], Any]:
         raise ConfigError(f"--set {setting}: expected table.key=value", "for example --set train.steps=500")
     try:
         return path, tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return path, text.strip()

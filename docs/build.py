@@ -3,8 +3,8 @@
     python docs/build.py [--out build/site]
 
 The pages are copied to a folder of their own first. There, links that lead out of docs/ become plain text, since a
-site has no source files, and the reference is added: one page per package, with the docstring and the signature of every
-public function and class. Sphinx then builds the site, and any warning is an error.
+site has no source files, and the reference is added: one page per package, with the docstring and the signature of
+every public function and class. Sphinx then builds the site, and any warning is an error.
 """
 
 import argparse
@@ -121,7 +121,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder) / "sources"
         stage(sources)
-        command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(sources), str(given.out)]
+        command = [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-q",
+            "-W",
+            "--keep-going",
+            "-b",
+            "html",
+            str(sources),
+            str(given.out),
+        ]
         code = subprocess.run(command).returncode
     if code == 0:
         print(f"The site is in {given.out}: open {given.out / 'index.html'}")

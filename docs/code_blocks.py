@@ -32,7 +32,8 @@ def find(file: Path, name: str) -> tuple[int, int]:
             raise SystemExit(f"{file.relative_to(ROOT)} has no `{name}`")
         node = matches[0]
         nodes = node.body
-    assert node is not None and node.end_lineno is not None
+    assert node is not None
+    assert node.end_lineno is not None
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return first, node.end_lineno
 

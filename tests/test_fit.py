@@ -8,6 +8,7 @@ from torch import nn
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder, load_tensors
+from clearformer.checksums import CHECKSUMS
 from clearformer.data.sources import evenly_spaced
 from clearformer.errors import CheckpointError, ConfigError, MachineError
 from clearformer.loading import folder as loading_read
@@ -17,7 +18,7 @@ from clearformer.tasks import task_named
 from clearformer.tasks.translation import TranslationTask
 from clearformer.training import compiling
 from clearformer.training.distributed import World
-from clearformer.training.journal import read_metrics
+from clearformer.training.journal import read_metrics, read_records
 from clearformer.training.loop import Trainer
 from clearformer.verbs.finetune import finetune
 from clearformer.verbs.load import load
@@ -62,7 +63,7 @@ def no_images(monkeypatch):
 
 def test_leaves_everything_behind(done):
     files = {"recipe.toml", "tokenizer.json", "data", "model.safetensors", "last.safetensors", "metrics.jsonl"}
-    files |= {"requested.toml", "report.json", "curves.png", "samples.jsonl"}
+    files |= {"requested.toml", "report.json", "curves.png", "samples.jsonl", CHECKSUMS}
     assert {path.name for path in done.iterdir()} == files
     assert Recipe.read(done / "recipe.toml").model.target_vocab == load(done).target_tokenizer.vocab_size
 
@@ -73,7 +74,7 @@ def test_samples_are_kept_and_a_resumed_run_repeats_none(pairs, tmp_path):
     with samples.open("a") as file:
         file.write('{"step": 5, "text": "after the last checkpoint, as a killed run leaves it"}\n')
     fit.train(recipe(pairs, steps=6), tmp_path, resume=True, device="cpu")
-    rows = read_metrics(samples)
+    rows = read_records(samples)
     assert [row["step"] for row in rows] == [4, 6]
     sources = [pair.split("\t")[0] for pair in pairs.read_text().splitlines()]
     assert all(row["text"].split("\n→")[0] in sources for row in rows)

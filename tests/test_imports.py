@@ -13,8 +13,9 @@ import clearformer
 PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
-    ["errors", "version", "memory", "notebook", "synonyms", "threads", "toolchain", "wording"],
-    ["config", "disk", "registry", "metric"],
+    ["errors", "version", "memory", "notebook", "small_files", "synonyms", "threads", "toolchain", "wording"],
+    ["checksums", "config", "registry", "metric"],
+    ["disk"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it
     ["data", "models"],
     ["objectives", "generation", "tuning"],

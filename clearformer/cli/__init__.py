@@ -27,7 +27,7 @@ GROUPS = {
     "Use": ("translate", "generate", "score", "fill", "repair", "follows", "classify", "embed", "transcribe", "serve"),
     "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot", "notes"),
     "Exchange": ("import", "export", "merge", "card"),
-    "Machine": ("doctor", "bench"),
+    "Machine": ("doctor", "bench", "verify"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 HELP = """Train, fine-tune, use and inspect Transformers on your own data.
@@ -169,7 +169,12 @@ def root(
         help="Import a Python module that registers your classes; repeatable.",
         show_default="none",
     ),
+    verify: bool = typer.Option(
+        False, "--verify", help="Compare every file of a run folder with its checksum when a model is opened."
+    ),
 ) -> None:
+    if verify:
+        os.environ["CLEARFORMER_VERIFY"] = "1"  # also for processes that this one starts
     keep_freed_memory()
     collect_rarely()
     for name in plugin:

@@ -19,6 +19,7 @@ from clearformer.errors import ConfigError, DataError, did_you_mean
 from clearformer.synonyms import options_like
 from clearformer.tasks import SPLIT_DEFAULTS, SPLITS, flags
 
+MAX_LINE = 2**25  # bytes of a line of stdin: more than a tokenizer takes at once
 NO_BREAK = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 BREAK = {ord(char): code for code, char in NO_BREAK.items()}
 
@@ -339,11 +340,16 @@ def read_inputs(arguments: list[str]) -> Iterator[list[str]]:
 
 
 def ready_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream, as many at a time as one read returns."""
-    rest = b""
+    """Yield the lines of a stream, as many at a time as one read returns. A line of more than MAX_LINE is an error."""
+    parts, size = list[bytes](), 0
     while data := stream.read1(1 << 15):  # type: ignore[attr-defined]
-        *lines, rest = (rest + data).split(b"\n")
-        if lines:
-            yield lines
-    if rest:
-        yield [rest]
+        lines, end, rest = data.rpartition(b"\n")
+        if end:
+            yield b"".join([*parts, lines]).split(b"\n")
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > MAX_LINE:
+            raise DataError(f"stdin: a line of more than {MAX_LINE >> 20} MiB", "divide it into shorter lines")
+    if size:
+        yield [b"".join(parts)]

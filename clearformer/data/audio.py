@@ -10,6 +10,7 @@ samples are read in blocks and counted, up to MAX_SAMPLES.
 """
 
 import re
+import struct
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ MAGIC = {
     b"FORM": "AIFF",
 }
 MIN_RATE, MAX_RATE = 1000, 2**20  # samples per second; another rate means that the header is damaged
-MAX_SAMPLES = 2**28  # per channel: 4.6 hours at 16 kHz, 1 GiB as float32
+MAX_SAMPLES = 2**26  # per channel: 1.1 hours at 16 kHz, 256 MiB as float32
 BLOCK = 2**18  # samples read at a time, all channels together
 AGAIN = "record or copy it again"
 CONVERT = "convert it, for example: ffmpeg -i in.wav -c:a pcm_s16le out.wav"
@@ -108,6 +109,8 @@ def open_audio(path: SoundFile) -> Iterator[Stream]:
             yield wave_stream(file, path) if isinstance(file, wave.Wave_read) else other_stream(file, path, kind)
     except EOFError:
         raise DataError(f"{path} is truncated", AGAIN) from None
+    except (wave.Error, RuntimeError, struct.error, OverflowError) as error:  # of the decoders, on damaged files
+        raise damaged(path, kind, error) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
 
@@ -144,13 +147,16 @@ def openable(path: SoundFile) -> Any:
 
 def open_file(path: SoundFile, kind: str) -> Any:
     if kind == "WAV":
-        with suppress(wave.Error):  # raised for WAV files with other than plain integer samples
+        # wave.Error is raised for WAV files with other than plain integer samples, the others by damaged headers
+        with suppress(wave.Error, RuntimeError, ValueError, struct.error, OverflowError):
             return wave.open(openable(path), "rb")
     return open_other(path, kind)
 
 
 def wave_stream(file: wave.Wave_read, path: SoundFile) -> Stream:
     n_channels, width, rate, n = file.getparams()[:4]
+    if n_channels < 1 or width < 1:
+        raise damaged(path, "WAV", ValueError("no samples in a frame"))
     if width > 4:
         raise DataError(f"{path}: WAV files with {8 * width} bits are not supported", CONVERT)
     size = n_channels * width

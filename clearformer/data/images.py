@@ -9,7 +9,7 @@ ImageSource(path="cifar/train")                   the same, in a folder saved by
 UnlabelledImageSource(path="images.npz")          the same formats; without labels, the class is `image`
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
@@ -42,6 +42,7 @@ MULTI_IMAGE_SUFFIXES = ("idx3-ubyte", ".npz", ".parquet")  # files that contain 
 SUPPORTED = "give a folder of images, a folder saved by the library datasets, or an idx3-ubyte, .npz or .parquet file"
 OPTIONS = "--set data.train.image=NAME and --set data.train.label=NAME"
 ROWS = 64  # encoded images held at a time
+MAX_PIXELS = 89_478_485  # of an image: from here on, Pillow warns that it may be a decompression bomb
 
 
 class ImageFile(NamedTuple):
@@ -158,19 +159,20 @@ def decode(
 ) -> Image.Image:
     """Decode a file, given by its path or its bytes, completely and in the orientation of its EXIF data.
 
-    `formats` limits the decoders, by Pillow's names. An image of more than `most_pixels` is refused by its header.
+    `formats` limits the decoders, by Pillow's names. An image of more than `most_pixels`, or MAX_PIXELS, is refused by
+    its header.
     """
-    too_many = f"{name} has more than {count(most_pixels or Image.MAX_IMAGE_PIXELS or 0, 'pixel')}"
+    limit = most_pixels or MAX_PIXELS
     try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file, formats=formats) as image:
-            if most_pixels is None or image.width * image.height <= most_pixels:
+            if image.width * image.height <= limit:
                 return plain(ImageOps.exif_transpose(image))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         pass  # a warning is raised only where warnings are errors
     except Exception as error:  # a damaged file can make a decoder raise anything
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged or not an image"
         raise DataError(f"{name} cannot be read: {reason}", "copy it again, or remove it") from None
-    raise DataError(too_many, "make it smaller")
+    raise DataError(f"{name} has more than {count(limit, 'pixel')}", "make it smaller")
 
 
 def plain(image: Image.Image) -> Image.Image:
@@ -227,7 +229,17 @@ def read_columns(
         for part in batches([image, label] if has_labels else [image]):
             labels = column_values(part, label, path) if has_labels else [UNLABELLED] * len(part)
             for content, number in zip(column_values(part, image, path), labels):
-                yield encoded(content), number if classes is None or number is None else classes[number]
+                yield encoded(content), number if classes is None else class_of(number, classes, path)
+
+
+def class_of(number: Any, classes: Sequence[str], path: Path) -> Any:
+    """Return the name of a numbered class; a missing number stays None."""
+    if number is not None and not (isinstance(number, int) and 0 <= number < len(classes)):
+        raise DataError(
+            f"{path}: class {number!r} is not among the {count(len(classes), 'class', 'classes')} that it declares",
+            "write it again, or download it again",
+        )
+    return None if number is None else classes[number]
 
 
 def encoded(content: Any) -> bytes | Path:

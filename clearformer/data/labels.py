@@ -38,6 +38,7 @@ from clearformer.wording import agree, count, listed
 
 Column = NonNegativeInt | str
 OPTIONS = "--text-columns and --label-column"
+MAX_VALUE = 1e18  # of a label in a regression: the squares of a batch stay below the largest float32, 3.4e38
 SPLITS = {"train": "the training data", "valid": "the validation data", "test": "the test data"}
 
 
@@ -170,6 +171,11 @@ def label_value(label: str) -> float:
         raise DataError(
             f"the label `{label}` is not a number",
             "use numeric labels, or set data.regression = false to predict classes",
+        )
+    if abs(value) > MAX_VALUE:
+        raise DataError(
+            f"the label `{label}` is too large: a regression takes values up to {MAX_VALUE:.0e}",
+            "scale the labels, for example to other units",
         )
     return value
 

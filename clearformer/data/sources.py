@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from clearformer.data.files.compressed import ENDINGS, Stream, opened
+from clearformer.data.files.compressed import ENDINGS, Stream, check_ratio, opened
 from clearformer.errors import DataError, suggest
 from clearformer.wording import agree, count
 
@@ -167,6 +167,7 @@ def read_line_lists(path: Path) -> Generator[list[bytes]]:
                             f"{path}:{number + 1}: a line of more than {MAX_LINE >> 20} MiB",
                             "divide it into shorter lines",
                         )
+                    check_ratio(path, file)
                     yield lines
                     number += len(lines)
             except UnicodeError as error:
@@ -207,6 +208,7 @@ def read_text(path: Path, size: int = 2**16) -> Generator[str]:
         decoder = codecs.getincrementaldecoder(encoding)()
         try:
             while part := file.read(size):
+                check_ratio(path, file)
                 yield decoder.decode(part)
             decoder.decode(b"", final=True)
         except UnicodeError as error:
@@ -238,13 +240,19 @@ def decode(line: bytes, name: str, number: int) -> str:
         ) from None
 
 
-def require_file(path: Path) -> None:
+def require_file(path: Path, is_stream: bool = False) -> None:
+    """Raise an error unless a regular file exists. With `is_stream`, a pipe or a device is as good."""
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file", "give the path of a file inside it")
     if not path.exists():
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(
             f"{path} does not exist", suggest(path.name, siblings) if 0 < len(siblings) < 20 else "check the path"
+        )
+    if not path.is_file() and not is_stream:
+        raise DataError(
+            f"{path} is not a regular file, so it may have no end and cannot be read twice",
+            "write what it contains to a file first",
         )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clearformer.checksums import note
 from clearformer.disk import flush
 from clearformer.errors import MachineError
 
@@ -71,6 +72,7 @@ class TensorFileWriter:
                     os.remove(self._folder / name)
                 file.flush()
                 os.fsync(file.fileno())
+            note(self.path, joined)
             os.replace(joined, self.path)
             flush(self.path.parent)
 

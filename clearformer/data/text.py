@@ -23,10 +23,13 @@ from clearformer.data.source import Source
 from clearformer.data.sources import as_text, file_type, non_empty, read_lines_with_ends
 from clearformer.data.store import DocumentStore, DocumentWriter
 from clearformer.data.tally import Skipped
+from clearformer.errors import DataError
 from clearformer.text import Tokenizer
+from clearformer.wording import count
 
 OPTION = "--set data.train.column=NAME"
 CHUNK = 2**22  # characters tokenised at a time
+MAX_DOCUMENT = 2**27  # characters
 
 
 class TextSource(Source):
@@ -89,15 +92,28 @@ def named_text_column(paths: Iterable[Path]) -> str | None:
 
 
 def whole(lines: Iterator[str]) -> Iterator[str]:
-    text = "".join(lines)
+    text = joined(lines)
     if text.strip():
         yield text
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Return lines as one document, which has a limit: it is held in memory, and tokenised at once."""
+    text = StringIO(newline="")
+    for line in lines:
+        text.write(line)
+        if text.tell() > MAX_DOCUMENT:
+            raise DataError(
+                f"{text.getvalue()[:40]!r}… is a document of more than {count(MAX_DOCUMENT, 'character')}",
+                "divide the text into documents: --set data.train.documents=paragraph, or line",
+            )
+    return text.getvalue()
 
 
 def paragraphs(lines: Iterator[str]) -> Iterator[str]:
     for has_text, group in groupby(lines, lambda line: bool(line.strip())):
         if has_text:
-            yield "".join(group).removesuffix("\n")
+            yield joined(group).removesuffix("\n")
 
 
 def single_lines(lines: Iterator[str]) -> Iterator[str]:

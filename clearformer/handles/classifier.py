@@ -105,7 +105,9 @@ class Classifier(TextModel, TextEmbedder):
             raise DataError(f"{self.name} was trained on {accepted} and classifies nothing else", hint)
         # Texts from files are normalised in the same way.
         texts, pairs = list(map(clean, texts)), None if pairs is None else list(map(clean, pairs))
-        return read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
+        logits = read_texts(self.model, self.tokenizer, texts, pairs, self.max_tokens, self.device)
+        self.require_numbers([float(logits.sum())])
+        return logits
 
     scores = renamed("scores", "logits")
 

@@ -1,13 +1,15 @@
 """The base class of all handles: a trained model ready for inference."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from clearformer.errors import CheckpointError
 from clearformer.notebook import html_table
 from clearformer.wording import count, listed
 
@@ -37,6 +39,13 @@ class Handle:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    def require_numbers(self, values: Iterable[float]) -> None:
+        """Raise an error if a result of the network is not a number: its weights are too large."""
+        if any(map(isnan, values)):
+            raise CheckpointError(
+                f"{self.name} computes values that are not numbers", "its training diverged; use an earlier checkpoint"
+            )
 
     def __call__(self, inputs: Any, *arguments: Any, **options: Any) -> Any:
         """Return the result for one input, or a list of results for a list of inputs."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp
 
 from clearformer.errors import ConfigError
 from clearformer.handles.handle import Handle
 from clearformer.handles.inputs import one_or_many
+from clearformer.metric import perplexity
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Score:
 
     @property
     def perplexity(self) -> float:
-        return exp(-self.logprob / max(1, self.tokens))
+        return perplexity(-self.logprob / max(1, self.tokens))
 
 
 class Scorer(Handle):

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import nan
 from typing import Any
 
 import torch
@@ -103,6 +104,7 @@ class Translator(Handle, WordVectors):
         for rows in by_length(ids, tokens, decode.beam if decode.temperature == 0 else n):
             indices = [first + row for row in rows]
             best = [hypotheses[:n] for hypotheses in self.search([ids[row] for row in rows], decode, n, seed, indices)]
+            self.require_numbers(value for row in best for value in [h.logprob for h in row] or [nan])
             plain = iter(self.target_tokenizer.decode([h.tokens for hypotheses in best for h in hypotheses]))
             for row, hypotheses in zip(rows, best):
                 results[row] = [Translation(next(plain), h.score, h.logprob, h.tokens) for h in hypotheses]

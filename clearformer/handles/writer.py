@@ -5,6 +5,7 @@ x_t ~ p(x_t | prompt, x_<t), sampled; or beam search for the most probable text
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -92,6 +93,7 @@ class Writer(Handle):
                     pass
                 outputs = watcher.hypotheses
             best = [hypotheses[:n] for hypotheses in outputs]
+            self.require_numbers(value for row in best for value in [h.logprob for h in row] or [nan])
             before = [self.before(prompt) for prompt, row in zip(batch, best) for _ in row]
             texts = iter(follow(self.tokenizer, before, [h.tokens for row in best for h in row]))
             for row, hypotheses in zip(rows, best):

@@ -15,7 +15,9 @@ from torch import Tensor
 from clearformer.errors import CheckpointError, MachineError
 from clearformer.interop.gguf_text import import_tokenizer
 from clearformer.interop.names import HINT, Rows, Table, block_rows, to_ours
+from clearformer.interop.untrusted import untrusted
 from clearformer.models.gpt import GPTConfig
+from clearformer.models.sizes import check_sizes
 from clearformer.text import Tokenizer
 from clearformer.wording import count
 
@@ -42,9 +44,12 @@ SPLIT_HINT = "if the model is split into several files, merge them first: llama-
 def import_file(path: Path) -> tuple[GPTConfig, dict[str, Tensor], Tokenizer, str | None]:
     """Read a .gguf file. Returns its configuration, float32 weights, tokenizer, and chat template or None."""
     facts, tensors = read_file(path)
-    config = import_config(facts, tensors, str(path))
-    weights = import_weights(tensors, config, str(path))
-    return config, weights, import_tokenizer(facts, str(path)), facts.get("tokenizer.chat_template")
+    with untrusted(path):
+        config = import_config(facts, tensors, str(path))
+        check_sizes(config)
+        weights = import_weights(tensors, config, str(path))
+        template = facts.get("tokenizer.chat_template")
+        return config, weights, import_tokenizer(facts, str(path)), template if isinstance(template, str) else None
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -54,14 +59,17 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except ImportError:
         raise MachineError("the package gguf, which reads .gguf files, is not installed", "pip install gguf") from None
     try:
+        if not path.is_file():
+            raise OSError("it is not a regular file")
         file = gguf.GGUFReader(path)
         facts = {name: field.contents() for name, field in file.fields.items()}
         tensors = {
             tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype("float32"))
             for tensor in file.tensors
         }
-    except (OSError, ValueError, LookupError, NotImplementedError) as error:
-        raise CheckpointError(f"{path} cannot be read as GGUF: {error}", "download the file again") from None
+    except Exception as error:  # what a damaged file makes the reader raise is of any type
+        reason = str(error).partition("\n")[0][:200] or type(error).__name__
+        raise CheckpointError(f"{path} cannot be read as GGUF: {reason}", "download the file again") from None
     return facts, tensors
 
 

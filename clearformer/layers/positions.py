@@ -21,7 +21,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clearformer.config import Config
+from clearformer.errors import ConfigError
+from clearformer.wording import count
 
+MAX_TABLE = 2**25  # values of a table of sinusoids, which is computed in float64
 Rotation = tuple[Tensor, Tensor]  # cosines and sines, (T, K/2) or (B, 1, T, K/2)
 
 
@@ -57,6 +60,11 @@ def sinusoids(n_positions: int, width: int, layout: str = "interleaved") -> Tens
     interleaved: sin, cos, sin, cos … as in the paper; halves: all sines, then all cosines, as in Tensor2Tensor and
     Marian. The two differ by a permutation of the features, which makes no difference to a learnt layer.
     """
+    if n_positions * width > MAX_TABLE:
+        raise ConfigError(
+            f"sinusoids of {count(n_positions, 'position')} and width {width:,} need too much memory",
+            "set a smaller max_length in [model], or positions without a table, such as rotary",
+        )
     angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies(width)  # (T, ⌈D/2⌉)
     if layout == "halves":
         return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1)

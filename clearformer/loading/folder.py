@@ -1,7 +1,8 @@
 """Find the folder of a model (a run folder or a Hugging Face folder), and read its contents in our format."""
 
-import json
+import os
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from math import inf, nan
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, load_tensors, read_facts
+from clearformer.checksums import faults
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError, suggest
 from clearformer.interop.huggingface.class_names import class_names
@@ -17,8 +19,10 @@ from clearformer.interop.huggingface.convert import first_token, import_any, rea
 from clearformer.interop.huggingface.folder import Reader, read_weights
 from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import read_image
+from clearformer.interop.untrusted import untrusted
 from clearformer.models.image_model import ImageModelConfig
 from clearformer.recipe import Recipe
+from clearformer.small_files import read_json
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import Task, load_tokenizers, vocab_keys
@@ -83,6 +87,7 @@ def task_of(recipe: Tables) -> type[Task]:
 
 def read_run(run: RunFolder) -> Parts:
     """Read the recipe, weights and tokenizers of a run folder: an imported model, or the best checkpoint of a run."""
+    require_intact(run)
     recipe = Recipe.read(run.recipe)
     if not run.model.exists():
         raise CheckpointError(
@@ -98,6 +103,16 @@ def read_run(run: RunFolder) -> Parts:
             f"{run.path}: the model was trained with another tokenizer", "copy the whole run folder again"
         )
     return recipe, weights, tokenizers
+
+
+def require_intact(run: RunFolder, names: Sequence[str] = ()) -> None:
+    """Raise an error if one of some files is not what was written; with `clearformer --verify`, of all files."""
+    checked = None if os.environ.get("CLEARFORMER_VERIFY") else names
+    if (checked is None or checked) and (problems := faults(run.path, checked)):
+        more = f" (and {count(len(problems) - 1, 'other fault')})" if len(problems) > 1 else ""
+        raise CheckpointError(
+            problems[0] + more, f"copy the folder again; clearformer verify {run.path} lists all faults"
+        )
 
 
 def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
@@ -120,7 +135,8 @@ def read_foreign(folder: Path, read: Reader = read_weights) -> Parts:
 
 def recipe_of(folder: Path, config: Any) -> Recipe:
     """Build a recipe for a Hugging Face folder, given the configuration of its model."""
-    image = read_image(folder, config) if isinstance(config, ImageModelConfig) else None
+    with untrusted(folder):
+        image = read_image(folder, config) if isinstance(config, ImageModelConfig) else None
     return foreign_recipe(config, Origin(source=folder.resolve().name), image)
 
 
@@ -173,9 +189,12 @@ def read_classes(folder: Path) -> list[str]:
     """Read classes.json, which must match the weights. For a regression model, the list is empty."""
     path = folder / CLASSES
     try:
-        classes = json.loads(path.read_text(encoding="utf-8"))
+        classes = read_json(path)
+        if not isinstance(classes, list) or not all(isinstance(label, str | int | float) for label in classes):
+            raise ValueError("it is not a list of classes")
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", "copy the whole run folder again") from None
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be read: {reason}", "copy the whole run folder again") from None
     if read_facts(folder / "model.safetensors").get("classes", classes) != classes:
         raise CheckpointError(
             f"{path} does not match the weights: the model was trained with other classes",
@@ -190,8 +209,8 @@ def read_temperature(folder: Path) -> float:
     if not path.exists():
         return 1.0
     try:
-        temperature = float(json.loads(path.read_text(encoding="utf-8"))["temperature"])
-    except (OSError, ValueError, TypeError, KeyError):
+        temperature = float(read_json(path)["temperature"])
+    except (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError):
         temperature = nan
     if not 0 < temperature < inf:
         raise CheckpointError(

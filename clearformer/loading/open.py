@@ -1,10 +1,11 @@
 """Load a model from a run folder or a Hugging Face folder. A partially fine-tuned model needs its base model too."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from clearformer.checkpoint import RunFolder, fingerprint, load_weights, unique_names, weights_of
 from clearformer.errors import CheckpointError
@@ -23,27 +24,41 @@ from clearformer.loading.folder import (
     task_of,
 )
 from clearformer.models.build import build_model, build_unfilled
+from clearformer.models.build import check_fit as check_size
 from clearformer.models.classifier import Classifier
 from clearformer.recipe import Recipe
 from clearformer.tasks.task import Pretrained
+from clearformer.training.finite import are_finite
 from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import TuningConfig, for_inference, tune
 
 
-def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
-    """Load a model onto a device, with its tokenizers, from a folder or by the name of a bundled model."""
+def open_model(model: str | Path = DEFAULT, device: str = "cpu", opening: tuple[Path, ...] = ()) -> Pretrained:
+    """Load a model onto a device, with its tokenizers, from a folder or by the name of a bundled model.
+
+    `opening` are the fine-tuned models whose base model it is, and which are being loaded.
+    """
     path = find(model)
+    if path.resolve() in opening:
+        raise CheckpointError(
+            f"{path} is its own base model",
+            "set `base` under [tuning] in recipe.toml to the model it started from",
+        )
     recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
     check_fit(tokenizers, recipe, path)
     where = str(path if is_foreign(path) else RunFolder(path).model)
     if recipe.tuning is None or not recipe.tuning.is_partial:
-        network = build_unfilled(recipe.model)
+        require_finite(weights, where)
+        network = build_unfilled(recipe.model, weights, where)
         load_weights(network, weights, where)
     else:  # the base model, and the weights trained on top of it
         tuning = located(recipe.tuning, path)
         recipe = recipe.with_tables(tuning=tuning)
+        require_finite(weights, where)
+        base = open_base(tuning, (*opening, path.resolve()))
+        check_size(recipe.model, {**weights_of(base.network), **weights}, str(path))
         network = build_model(recipe.model)
-        take_weights(network, open_base(tuning))
+        take_weights(network, base)
         load_weights(network, weights, where, tune(network, tuning))
         for_inference(network, tuning)
     network = network.to(pick_device(device))
@@ -51,10 +66,21 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu") -> Pretrained:
     return Pretrained(path.name, path, recipe, network, tokenizers, read_template(path), classes, temperature)
 
 
-def open_base(tuning: TuningConfig) -> Pretrained:
+def require_finite(weights: Mapping[str, Tensor], where: str) -> None:
+    """Raise an error if a weight is not a finite number: such a model would answer nothing, and say so nowhere."""
+    numbers = {name: tensor for name, tensor in weights.items() if tensor.is_floating_point()}
+    if not are_finite(numbers.values()):
+        name = next(name for name, tensor in numbers.items() if not are_finite([tensor]))
+        raise CheckpointError(
+            f"{where}: `{name}` has values that are not finite numbers",
+            "the training diverged, or the file is damaged; copy it again, or use another checkpoint",
+        )
+
+
+def open_base(tuning: TuningConfig, opening: tuple[Path, ...] = ()) -> Pretrained:
     """Load the base model of a fine-tuned model, and compare its weights with the recorded fingerprint, if any."""
     try:
-        base = open_model(str(tuning.base))
+        base = open_model(str(tuning.base), opening=opening)
     except CheckpointError as error:
         raise CheckpointError(
             f"the base model cannot be loaded: {error.message}",

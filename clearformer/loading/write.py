@@ -13,6 +13,7 @@ import tomli_w
 from torch import Tensor, nn
 
 from clearformer.checkpoint import CLASSES, RunFolder, save_tensors, write_json
+from clearformer.checksums import seal
 from clearformer.disk import flush, write_text
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface.folder import TEMPLATE
@@ -92,6 +93,7 @@ def write_run(
         write_text(out / TEMPLATE, template)
     save_tensors(run.model, weights, {"tokenizers": [tokenizer.fingerprint() for tokenizer in tokenizers]})
     write_text(run.recipe, tomli_w.dumps(tables))
+    seal(out)
 
 
 def describe_run(out: Path, recipe: Tables, network: nn.Module) -> dict[str, Any]:

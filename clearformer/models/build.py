@@ -3,21 +3,25 @@
 model_config("transformer-base")       a preset from models/presets/*.toml
 model_config("resnet")                 an architecture with its default sizes; presets take precedence
 build_model(config)                    the network, with newly initialised weights
-build_unfilled(config)                 the network for weights that are loaded next
+build_unfilled(config, weights, …)     the network for weights that are loaded next
 """
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from clearformer.errors import ConfigError, suggest
+from clearformer.errors import CheckpointError, ConfigError, MachineError, suggest
 from clearformer.layers.init import Undrawn
+from clearformer.memory import machine_bytes
 from clearformer.models import MODELS
+from clearformer.models.sizes import FACTOR, ROOM, at_most, check_sizes
+from clearformer.wording import count
 
 
 @cache
@@ -91,14 +95,46 @@ def model_task(kind: str) -> str:
 
 def build_model(config: Any) -> nn.Module:
     """Build the network of a configuration, with newly initialised weights."""
+    check_sizes(config)
     model: nn.Module = model_class(config.kind)(config)
     return model
 
 
-def build_unfilled(config: Any) -> nn.Module:
-    """Build the network without drawing its parameters. The caller must load every one: `load_weights` checks that."""
-    with Undrawn():
+def build_unfilled(config: Any, weights: Mapping[str, Tensor], where: str) -> nn.Module:
+    """Build the network for `weights` without drawing its parameters: `load_weights` checks that all are loaded.
+
+    A configuration that asks for a much larger network than the weights are for is an error, found before the network
+    takes memory.
+    """
+    with Undrawn(), about_as_large_as(weights, where):
         return build_model(config)
+
+
+def check_fit(config: Any, weights: Mapping[str, Tensor], where: str) -> None:
+    """Raise the same error without building the network in memory."""
+    with about_as_large_as(weights, where):
+        outline(config)
+
+
+def about_as_large_as(weights: Mapping[str, Tensor], where: str) -> AbstractContextManager[None]:
+    """Return a context in which no network is built that is much larger than some weights."""
+    n = sum(tensor.numel() for tensor in weights.values())
+    error = CheckpointError(
+        f"{where} does not fit the model: it contains {count(n, 'number')}, and the configuration asks for far more",
+        "recipe.toml or config.json comes from another model, or is damaged; copy the whole folder again",
+    )
+    return at_most(FACTOR * n + ROOM, error)
+
+
+def require_memory(config: Any) -> None:
+    """Raise an error if the weights of a network alone are larger than the memory of this machine."""
+    n_bytes = machine_bytes()
+    error = MachineError(
+        f"the weights of the model need more than the {n_bytes / 2**30:.3g} GiB of memory of this machine",
+        "choose smaller sizes in [model]; clearformer inspect counts the parameters of a model",
+    )
+    with at_most(n_bytes // 4, error):
+        outline(config)
 
 
 def outline(config: Any) -> nn.Module:

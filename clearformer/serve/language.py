@@ -8,7 +8,6 @@
 `tokens` are ids that follow the text, as they were chosen one by one: a text that is encoded again may have other ids.
 """
 
-from math import exp
 from typing import Annotated, Any
 
 import torch
@@ -25,6 +24,7 @@ from clearformer.handles import gaps
 from clearformer.handles.handle import Handle
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.writer import follow
+from clearformer.metric import perplexity
 from clearformer.serve.answers import JSONText
 from clearformer.serve.schemas import Text
 from clearformer.serve.store import Opened
@@ -190,7 +190,7 @@ def surprises(model: LanguageModel, body: Surprise) -> dict[str, Any]:
             begin = len(opening) + first
             rows += [as_token(tokenizer, one, i, body.top) for one, i in zip(logprobs, ids[begin : begin + ROWS])]
     total = sum(row["logprob"] for row in rows)
-    return {"tokens": rows, "logprob": total, "perplexity": exp(-total / max(1, len(rows)))}
+    return {"tokens": rows, "logprob": total, "perplexity": perplexity(-total / max(1, len(rows)))}
 
 
 def as_token(tokenizer: Any, logprobs: Tensor, token: int, top: int) -> dict[str, Any]:

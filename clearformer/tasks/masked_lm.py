@@ -18,13 +18,13 @@ from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.handles.masked_model import MaskedModel
 from clearformer.handles.text_encoder import TextEncoder
-from clearformer.metric import ACCURACY, LOSS, PERPLEXITY, Metric
+from clearformer.metric import ACCURACY, LOSS, PERPLEXITY, Metric, perplexity
 from clearformer.objectives.masked_lm import MaskedLM, at_selected, cross_entropy
 from clearformer.tables import Tables
 from clearformer.tasks import Given
 from clearformer.tasks.sampled_text import SampledTextTask
 from clearformer.tasks.task import Pretrained, device_of
-from clearformer.tasks.text_task import perplexity, text_encoder
+from clearformer.tasks.text_task import text_encoder
 from clearformer.text import Tokenizer
 
 SAMPLE_LENGTH = 48  # tokens shown at each validation

@@ -19,7 +19,7 @@ from clearformer.objectives.reconstruction import Reconstruction
 from clearformer.tables import Tables
 from clearformer.tasks.images import ImageTask, image_table
 from clearformer.tasks.task import Pretrained, device_of, mean_loss
-from clearformer.training.loop import reseed
+from clearformer.training.precision import reseed
 
 ERROR = Metric("error", "Mean squared error", lower_is_better=True)
 

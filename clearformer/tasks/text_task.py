@@ -7,10 +7,8 @@
 `text_encoder` turns any network that reads text, including the one inside a classifier, into a TextEncoder.
 """
 
-import json
 from abc import abstractmethod
 from collections.abc import Iterable
-from math import exp, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +25,9 @@ from clearformer.data.tally import Skipped
 from clearformer.data.text import named_text_column
 from clearformer.errors import DataError
 from clearformer.handles.text_encoder import TextEncoder
+from clearformer.metric import perplexity
 from clearformer.objectives import Objective
+from clearformer.small_files import read_json as read_small_json
 from clearformer.tables import Tables
 from clearformer.tasks import TEXT, Given
 from clearformer.tasks.task import Pretrained, Task, device_of, refuse_options, vocab_keys
@@ -134,14 +134,6 @@ def token_metrics(objective: Objective, model: nn.Module, batches: Iterable[Tens
     return {"loss": total / n_tokens, "perplexity": perplexity(total / n_tokens), "tokens": n_tokens}
 
 
-def perplexity(loss: float) -> float:
-    """exp(loss), or infinity for a loss above 709, where the float overflows."""
-    try:
-        return exp(loss)
-    except OverflowError:
-        return inf
-
-
 def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> TextEncoder:
     """Wrap a network of `model` as a text encoder: the whole network, or the base model inside a classifier.
 
@@ -149,14 +141,16 @@ def text_encoder(network: nn.Module, model: Pretrained, unit: bool | None) -> Te
     `unit` overrides the latter.
     """
     modules = read_json(model.path / "modules.json", [])
-    normalizes = any(str(module.get("type", "")).endswith("Normalize") for module in modules)
+    normalizes = any(str(module.get("type")).endswith("Normalize") for module in modules if isinstance(module, dict))
     length = read_json(model.path / "sentence_bert_config.json", {}).get("max_seq_length")
+    length = length if isinstance(length, int) and length > 2 else None
     return TextEncoder(network, model.tokenizer, model.name, length, normalizes if unit is None else unit)
 
 
 def read_json(path: Path, default: Any) -> Any:
     """Read a JSON file next to the weights; return `default` if it does not exist or cannot be parsed."""
     try:
-        return json.loads(path.read_text(encoding="utf-8")) or default
+        value = read_small_json(path)
     except (OSError, ValueError):
         return default
+    return value if isinstance(value, type(default)) else default

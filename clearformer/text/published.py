@@ -13,6 +13,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from clearformer.errors import TokenizerError
+from clearformer.text.growth import has_gaps
 from clearformer.text.roles import Roles, read_table, settle, side_file_roles, usual_roles
 
 BPE_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the latter are OpenAI's file names
@@ -76,6 +77,10 @@ def byte_bpe(vocab_path: Path, merges_path: Path, settings: dict[str, Any]) -> T
         raise TokenizerError(
             f"{vocab_path} and {merges_path.name} cannot be read ({error})", "copy both files again"
         ) from None
+    if has_gaps(vocab):
+        raise TokenizerError(
+            f"{vocab_path}: the number of a token is far beyond the size of the vocabulary", "copy the file again"
+        )
     if any(token.endswith("</w>") for token in vocab):
         raise TokenizerError(
             f"{vocab_path}: tokens end with </w>, so it is not a byte-level vocabulary like GPT-2's",

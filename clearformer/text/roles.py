@@ -9,12 +9,12 @@
 2019).
 """
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearformer.errors import TokenizerError
+from clearformer.small_files import read_json
 
 USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -85,8 +85,8 @@ def side_file_roles(folder: Path, vocab: Collection[str]) -> dict[str, str]:
 def read_table(path: Path) -> dict[str, Any]:
     """Return the JSON object in a side file, or {} if the file does not exist."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError, RecursionError) as error:
+        table = read_json(path) if path.exists() else {}
+    except (OSError, ValueError) as error:
         raise TokenizerError(f"{path} cannot be read as JSON ({error})", "copy the file again") from None
     if not isinstance(table, dict):
         raise TokenizerError(

@@ -20,10 +20,13 @@ import tokenizers
 from tokenizers import processors
 
 from clearformer.errors import TokenizerError, suggest
+from clearformer.small_files import parse_json, read_small
 from clearformer.text.config import SPECIALS, TextConfig
+from clearformer.text.growth import refusal
 from clearformer.text.normalize import clean, encodable
 from clearformer.text.published import build_from
 from clearformer.text.roles import settle, side_file_roles, usual_roles
+from clearformer.text.rust_errors import guarded
 from clearformer.text.stream import CONTEXT, TextStream, continued, joins
 from clearformer.text.tokenizers import TOKENIZERS
 from clearformer.wording import count
@@ -63,23 +66,21 @@ class Tokenizer:
     adds_specials: bool
     """Whether the file defines special tokens around a text."""
 
+    @guarded("the tokenizer.json cannot be used")
     def __init__(self, json_text: str, where: str = "this text", folder: Path | None = None) -> None:
         """Parse the content of a tokenizer.json; error messages call it `where`.
 
         Side files in `folder` may list the roles of special tokens. Roles that do not follow from the usual names are
         stored in the content, under a key that other readers ignore, so that a copy of it needs no side files.
         """
-        try:
-            rust = tokenizers.Tokenizer.from_str(json_text)
-        except Exception as error:  # the Rust library raises nothing more precise
-            raise TokenizerError(
-                f"{where} is not a valid tokenizer.json: {error}", "copy the file again, or train a tokenizer"
-            ) from None
-        content = json.loads(json_text)
+        rust = guarded(f"{where} is not a valid tokenizer.json")(tokenizers.Tokenizer.from_str)(json_text)
+        content = parse_json(json_text)
+        if (reason := refusal(content)) is not None:
+            raise TokenizerError(f"{where}: {reason}", "copy the file again, or train a tokenizer")
         vocab = rust.get_vocab()
         special = {token.content for token in rust.get_added_tokens_decoder().values() if token.special}
-        stored = content["model"].get("roles", {})
-        in_file = usual_roles(vocab, special) | {role: token for role, token in stored.items() if token in vocab}
+        stored = (content["model"].get("roles") or {}).items()
+        in_file = usual_roles(vocab, special) | {role: token for role, token in stored if str(token) in vocab}
         tokens = in_file | side_file_roles(folder, vocab) if folder else in_file
         roles = settle(tokens, where)
         if "eos" not in in_file or roles != settle(in_file, where):
@@ -110,11 +111,13 @@ class Tokenizer:
             offsets_only = [rust.post_processor] if rust.post_processor else []
             rust.post_processor = processors.Sequence([*offsets_only, template])
 
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return a list of ids per text, without special tokens; uses all CPU cores."""
         batch = self._rust.encode_batch_fast([encodable(text) for text in texts], add_special_tokens=False)
         return [self._ordinary(encoding.ids)[0] for encoding in batch]
 
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of a text and, for each token, the (start, end) of its characters in the original `text`.
 
@@ -124,6 +127,7 @@ class Tokenizer:
         ids, offsets = self._ordinary(encoding.ids, encoding.offsets)
         return ids, offsets
 
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_with_specials(
         self,
         texts: Sequence[str],
@@ -199,6 +203,7 @@ class Tokenizer:
         content["model"]["roles"] = {**content["model"].get("roles", {}), "bos": token}
         return type(self)(json.dumps(content, ensure_ascii=False, indent=2))
 
+    @guarded("the tokenizer cannot encode this text", rust_only=True)
     def encode_marked(self, text: str) -> list[int]:
         """Return the ids of a text in which special tokens are recognised, such as the output of a chat template."""
         return list(self._parsing.encode(encodable(text), add_special_tokens=False).ids)
@@ -236,6 +241,7 @@ class Tokenizer:
         """Return tokens as readable text, for figures: ▁ is a space, ↵ a line feed, ⟨e0a4⟩ an incomplete character."""
         return [self._readable(token_id) for token_id in ids]
 
+    @guarded("the tokenizer cannot decode these tokens", rust_only=True)
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return one text per list of ids. Special tokens, including <unk>, are skipped; `pieces` shows them."""
         return list(self._rust.decode_batch([list(row) for row in ids], skip_special_tokens=True))
@@ -263,15 +269,15 @@ class Tokenizer:
     def load(cls, path: Path) -> Self:
         """Read a tokenizer.json; side files in its folder may list its special tokens, see `roles.py`."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise TokenizerError(
-                f"{path} cannot be read as a tokenizer: {reason}", "give the path of a tokenizer.json"
-            ) from None
+            text = read_small(Path(path))
+        except (OSError, ValueError) as error:
+            reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+            hint = "give the path of a tokenizer.json"
+            raise TokenizerError(f"{path} cannot be read as a tokenizer: {reason}", hint) from None
         return cls(text, str(path), Path(path).parent)
 
     @classmethod
+    @guarded("the vocabulary files of the tokenizer cannot be used", "copy the files again")
     def from_folder(cls, folder: Path) -> Self:
         """Load the tokenizer.json of a published model, or build it from the vocabulary files, see `published.py`."""
         folder = Path(folder)

@@ -3,12 +3,13 @@
 a ← a + (1 − d) (θ − a),    d = min(decay, (1 + k) / (10 + k)) at step k, so that the initial weights soon fade out
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from clearformer.checkpoint import like
 from clearformer.training.statistics import statistics
 
 
@@ -40,6 +41,11 @@ class Average:
             torch._foreach_add_(weights, change)
         else:
             torch._foreach_lerp_(weights, self.tensors, self.gain)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Continue from an average that was saved; sharded tensors take their part of it."""
+        for name, tensor in weights.items():
+            self.weights[name].copy_(like(tensor, self.weights[name]))
 
     @contextmanager
     def swapped_in(self, model: nn.Module) -> Iterator[None]:

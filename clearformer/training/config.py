@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from clearformer.config import Config
 from clearformer.training.compiling import BatchShapes, How
+from clearformer.training.nonfinite import OnNonfinite
 from clearformer.training.precision import Precision
 from clearformer.training.recompute import Recompute
 from clearformer.wording import count
@@ -39,6 +40,11 @@ class TrainConfig(Config):
         "needs (full-batch gradient descent)",
     )
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0 disables clipping")
+    on_nonfinite: OnNonfinite = Field(
+        "stop",
+        description="what happens when the loss or the gradient of a step is not a finite number: stop; skip (the step "
+        "changes nothing); or rewind (go back to the last checkpoint, and leave out the batch)",
+    )
     ema: float = Field(
         0.999, ge=0, lt=1, description="decay of the moving average of the weights; 0 uses the weights of the last step"
     )

@@ -95,24 +95,37 @@ class Place(Protocol):
 
     epoch: int
     position: int
+    left_out: list[list[int]]
+    """Epoch and position of the batches that are not trained on."""
 
 
 def feed(steps: StepSource, at: Place, n_steps: int, world: World, device: torch.device) -> Iterator[Step]:
-    """The next n steps. `at` advances when a step is yielded, not when it is built: it records the data trained on."""
+    """The next n steps. `at` advances when a step is yielded, not when it is built: it records the data trained on.
+
+    If the caller sets `at` back, the steps from there on follow.
+    """
 
     def build(epoch: int, position: int) -> Step:
         batches, count = steps.load(epoch, position, world)
         return [batch.pin_memory() for batch in batches] if device.type == "cuda" else batches, count
 
-    places = islice(places_from(steps, at.epoch, at.position // steps.group), max(0, n_steps))
+    def next_places() -> Iterator[tuple[int, int]]:
+        for epoch, position in places_from(steps, at.epoch, at.position // steps.group):
+            if [epoch, (position + 1) * steps.group] not in at.left_out:
+                yield epoch, position
+
+    places: Iterator[tuple[int, int]] = islice(next_places(), max(0, n_steps))
     with ThreadPoolExecutor(1) as pool:
         queue = deque((place, pool.submit(build, *place)) for place in islice(places, AHEAD))
         while queue:
-            (at.epoch, position), future = queue.popleft()
-            at.position = (position + 1) * steps.group
+            (epoch, position), future = queue.popleft()
+            at.epoch, at.position = reached = epoch, (position + 1) * steps.group
             queue.extend((place, pool.submit(build, *place)) for place in islice(places, 1))
             batches, count = future.result()
             yield [batch.to(device, non_blocking=True) for batch in batches], count
+            if (at.epoch, at.position) != reached:
+                places = next_places()
+                queue = deque((place, pool.submit(build, *place)) for place in islice(places, AHEAD))
 
 
 def places_from(steps: StepSource, epoch: int, position: int) -> Iterator[tuple[int, int]]:

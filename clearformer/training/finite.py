@@ -10,9 +10,12 @@ from clearformer.checkpoint import RunFolder
 from clearformer.errors import TrainingError
 from clearformer.metric import LOSS, Metric
 
+RATE = "try a lower learning rate (optim.lr) or a longer warm-up (schedule.warmup)"
+SKIP = f"{RATE}, or leave out such batches: --set train.on_nonfinite=skip"
 
-def diverged(quantity: str, step: int, run: RunFolder) -> TrainingError:
-    """The error for a non-finite value, with the step and the files that can still be used."""
+
+def diverged(quantity: str, step: int, run: RunFolder, batch: str = "", hint: str = RATE) -> TrainingError:
+    """The error for a non-finite value, with the step, its batch and the files that can still be used."""
     good = [path.name for path in (run.model, run.last) if path.exists()]
     match good:
         case []:
@@ -21,10 +24,7 @@ def diverged(quantity: str, step: int, run: RunFolder) -> TrainingError:
             saved = f"{one} contains the last good checkpoint"
         case _:
             saved = f"{' and '.join(good)} contain the last good checkpoint"
-    return TrainingError(
-        f"{quantity} is not a finite number at step {step:,}; {saved}",
-        "try a lower learning rate (optim.lr) or a longer warm-up (schedule.warmup)",
-    )
+    return TrainingError(f"{quantity} is not a finite number at step {step:,}{batch}; {saved}", hint)
 
 
 def check_results(results: Mapping[str, float], metric: Metric, step: int, run: RunFolder) -> None:

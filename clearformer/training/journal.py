@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from clearformer.checkpoint import write_text
+from clearformer.errors import CheckpointError
 from clearformer.notebook import NotebookBar, is_notebook
+from clearformer.small_files import parse_json, read_small
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,16 +145,40 @@ class Journal:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records written so far, without a last line that is still incomplete."""
+    """The records of metrics.jsonl, in which all values but `kind` are numbers."""
+    records = read_records(path)
+    for number, record in enumerate(records, 1):
+        if not all(isinstance(value, int | float) for name, value in record.items() if name != "kind"):
+            raise damaged(path, number)
+    return records
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records written so far, by step, without a last line that is still incomplete."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1] if line]
+    records: list[dict[str, Any]] = []
+    try:
+        for line in read_small(path).split("\n")[:-1]:
+            if line:
+                record = parse_json(line)
+                if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                    raise ValueError
+                records.append(record)
+    except (OSError, ValueError):
+        raise damaged(path, len(records) + 1) from None
+    return records
+
+
+def damaged(path: Path, number: int) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: record {number:,} is not one of training", "remove its line, or copy the file again"
+    )
 
 
 def cut_back(path: Path, step: int) -> None:
     """Remove the records after `step`; these steps will be repeated and logged again."""
-    records = [record for record in read_metrics(path) if record["step"] <= step]
+    records = [record for record in read_records(path) if record["step"] <= step]
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
@@ -173,15 +199,22 @@ class Meter:
         self.sums.zero_()
         self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
-    def add(self, loss: Tensor, norm: Tensor) -> None:
-        """Add one step: its loss summed over the tokens of all ranks, and its gradient norm before clipping."""
+    def add(self, loss: Tensor, norm: Tensor, is_counted: Tensor | None = None) -> None:
+        """Add one step: its loss summed over the tokens of all ranks, and its gradient norm before clipping.
+
+        A step for which `is_counted` is false is not part of the means; `forget` removes its tokens.
+        """
         step = torch.stack([loss, norm])
-        self.sums += step
+        self.sums += step if is_counted is None else torch.where(is_counted, step, 0.0)
         self.last.copy_(step)
 
     def count(self, tokens: int) -> None:
         self.tokens += tokens
         self.steps += 1
+
+    def forget(self, tokens: int, steps: int) -> None:
+        """Remove steps that were not counted from the means."""
+        self.tokens, self.steps = self.tokens - tokens, self.steps - steps
 
     def start(self) -> None:
         self.since: float = time.monotonic()

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from clearformer.checkpoint import RunFolder, like, load_tensors, load_weights, save_tensors, weights_of, whole
+from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors, under, weights_of, whole
+from clearformer.checksums import seal
 from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped
 from clearformer.metric import LOSS, Metric
@@ -28,17 +29,18 @@ from clearformer.training.average import Average, learning
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World, gathered, sum_gradients
 from clearformer.training.feed import StepSource, feed
-from clearformer.training.finite import are_finite, check_results, diverged
+from clearformer.training.finite import RATE, SKIP, are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
 from clearformer.training.histograms import Histograms
 from clearformer.training.interrupt import leaving_early, noted
 from clearformer.training.journal import Journal, Meter, cut_back
 from clearformer.training.loggers import Loggers
+from clearformer.training.nonfinite import Guard
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
-from clearformer.training.precision import autocast
-from clearformer.training.progress import Progress
+from clearformer.training.precision import autocast, reseed
+from clearformer.training.progress import Progress, check_facts, fitting
 from clearformer.training.schedules import ScheduleConfig
-from clearformer.training.statistics import average_statistics, set_training
+from clearformer.training.statistics import average_statistics, set_training, statistics
 from clearformer.wording import count
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
@@ -82,7 +84,8 @@ class Trainer:
         self.carried = {} if carried is None else carried
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
-        self.meter = Meter(device, unit)
+        self.meter, self.group = Meter(device, unit), 1
+        self.guard = Guard(config.on_nonfinite, device, [buffer for _, buffer in statistics(model)])
         self.histograms = Histograms(model, config, run.histograms, world.is_first)
         self.progress, self.loggers = Progress(), loggers or Loggers()
         self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
@@ -106,7 +109,10 @@ class Trainer:
         """
         at, config = self.progress, self.config
         self.begin()
+        self.group = source.group
         try:
+            if config.on_nonfinite == "rewind" and not self.run.last.exists():
+                self.save()
             if at.judged < at.step and self.is_due(config.validate_every):  # stopped before this validation
                 self.run_validation()
                 self.checkpoint()
@@ -162,9 +168,9 @@ class Trainer:
         is_ending = bool(signal) or at.step == config.pause
         if not (is_ending or is_late or self.is_due(config.log_every, config.validate_every, config.save_every)):
             return False
-        if not self.meter.stop():
-            raise diverged("the training loss or its gradient", at.step, self.run)
-        if self.is_due(config.log_every):
+        if self.has_rewound():
+            return False
+        if self.is_due(config.log_every) and self.meter.steps:
             self.log()
         if self.is_due(config.validate_every):
             self.histograms.write(at.step)
@@ -182,12 +188,39 @@ class Trainer:
         self.meter.start()
         return self.is_stale or is_last
 
+    def has_rewound(self) -> bool:
+        """Stop the clock, and do what train.on_nonfinite says of bad steps. Returns whether the run went back."""
+        is_finite, bad, at = self.meter.stop(), self.guard.read(), self.progress
+        if is_finite and bad is None:
+            return False
+        action = "stop" if bad is None else self.guard.action(bad, len(at.left_out))
+        if bad is None or action == "stop":
+            where = (at.step, self.run, "") if bad is None else (bad.first, self.run, bad.batch(self.group))
+            raise diverged("the training loss or its gradient", *where, SKIP if self.guard.how == "stop" else RATE)
+        if action == "rewind":
+            self.rewind(bad.place)
+        else:
+            self.meter.forget(bad.tokens, bad.n_steps)
+        self.journal.say(bad.describe(self.group, action, at.step))
+        return action == "rewind"
+
+    def rewind(self, place: tuple[int, int] | None) -> None:
+        """Go back to the last checkpoint, and leave out a batch from now on."""
+        at, left_out = self.progress, [*self.progress.left_out, list(place or ())]
+        self.end()
+        self.resume()
+        vars(at).update({**vars(self.progress), "left_out": left_out})
+        self.progress = at
+        if self.graphs is not None:  # they read the tensors of before
+            self.graphs = Graphs(self.update, self.device)
+        self.begin()
+
     def checkpoint(self) -> None:
         """Save a checkpoint between two steps, unless there is one already."""
         if self.saved == (self.progress.step, self.progress.judged):
             return
-        if not self.meter.stop():
-            raise diverged("the training loss or its gradient", self.progress.step, self.run)
+        if self.has_rewound():
+            return
         self.progress.seconds = time.monotonic() - self.clock
         self.journal.sync()
         self.save()
@@ -235,6 +268,7 @@ class Trainer:
             self.average.set_step(at.step)
         self.meter.count(n_tokens)
         self.histograms.set_step(at.step)
+        self.guard.begin(at.step, (at.epoch, at.position))
         if self.graphs is not None:
             (self.graphs.plain if self.histograms.is_due else self.graphs)(batches, n_tokens)
         else:
@@ -242,14 +276,17 @@ class Trainer:
 
     def update(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> None:
         """The part of a step that runs on the device. It never waits for the host, so graphs.py can record it."""
+        kept = self.guard.keep()
         loss = self.backward(batches, n_tokens)
         self.histograms.keep_gradients()
         norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf")))
-        self.optimizer.step()
+        is_good = self.guard.look(loss, norm, n_tokens)
+        self.guard.update(self.optimizer, is_good)
+        self.guard.restore(is_good, kept, [*self.carried.values()])
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update()
-        self.meter.add(loss, norm)
+        self.meter.add(loss, norm, is_good if self.guard.how == "skip" else None)
 
     def backward(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> Tensor:
         """Compute the gradient of the mean loss over `n_tokens`, the tokens of all micro-batches of all ranks."""
@@ -333,6 +370,8 @@ class Trainer:
         self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
+        if self.world.is_first:
+            seal(self.run.path)  # with the log and the prepared data
 
     def check_weights(self) -> None:
         """Raise on every rank if a trainable weight, or its average, is not finite on any rank."""
@@ -359,19 +398,18 @@ class Trainer:
         """Load the last checkpoint. The number of ranks may have changed since it was saved."""
         tensors, facts = load_tensors(self.run.last)
         where = str(self.run.last)
-        if "progress" not in facts:
-            raise CheckpointError(f"{where} is not a checkpoint of a run", "give the --out folder of an unfinished run")
+        check_facts(facts, where)
         if facts["optimizer"] != self.optimizer_name:
             raise CheckpointError(
                 f"{where} was trained with {facts['optimizer']}, not {self.optimizer_name}",
                 "resume with the optim.kind of the checkpoint; optimisers cannot load each other's state",
             )
         load_weights(self.model, under("model.", tensors), where, self.part)
-        load_state(self.optimizer, self.model, under("optimizer.", tensors))
-        if self.average is not None:
-            self.average = Average(self.model, self.config.ema, self.graphs is not None)
-            for name, tensor in under("average.", tensors).items():
-                self.average.weights[name].copy_(like(tensor, self.average.weights[name]))
+        with fitting(where):
+            load_state(self.optimizer, self.model, under("optimizer.", tensors))
+            if self.average is not None:
+                self.average = Average(self.model, self.config.ema, self.graphs is not None)
+                self.average.load(under("average.", tensors))
         self.carried.clear()
         for n, state in under("carried.", tensors).items():
             if int(n) % self.world.size == self.world.rank:  # the micro-batches of this rank
@@ -382,18 +420,3 @@ class Trainer:
     @property
     def optimizer_name(self) -> str:
         return type(self.optimizer).__name__
-
-
-def reseed(seed: int, device: torch.device) -> None:
-    """torch.manual_seed for this device and the CPU only.
-
-    torch.manual_seed also queues seeds for devices that are not initialised: each call takes a millisecond to record
-    the call stack, which is never freed.
-    """
-    torch.default_generator.manual_seed(seed)
-    if device.type in ("cuda", "mps"):
-        getattr(torch, device.type).manual_seed(seed)
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -25,12 +25,12 @@ class OptimConfig(Config):
     """The [optim] table of a recipe: the optimiser and its settings."""
 
     kind: Literal["gd", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"] = "adam"
-    lr: float = Field(1e-3, gt=0, description="peak learning rate; the schedule scales it")
+    lr: float = Field(1e-3, gt=0, le=1e6, description="peak learning rate; the schedule scales it")
     betas: tuple[Decay, Decay] = Field((0.9, 0.98), description="adam: decay rates of the two moment estimates")
-    eps: float = Field(1e-8, gt=0, description="adam, rmsprop, adagrad: constant added to the denominator")
+    eps: float = Field(1e-8, gt=0, le=1, description="adam, rmsprop, adagrad: constant added to the denominator")
     momentum: Decay = Field(0.9, description="momentum coefficient of momentum and nesterov")
     rho: Decay = Field(0.99, description="rmsprop: decay rate of the mean squared gradient")
-    weight_decay: float = Field(0.0, ge=0, description="weight decay of matrices; biases and gains have none")
+    weight_decay: float = Field(0.0, ge=0, le=1e6, description="weight decay of matrices; biases and gains have none")
 
     def model_post_init(self, _: object) -> None:
         if self.kind == "nesterov" and not self.momentum:

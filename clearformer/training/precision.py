@@ -56,3 +56,14 @@ def make_deterministic() -> None:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS only has a fixed summation order with this
     torch.use_deterministic_algorithms(True)
+
+
+def reseed(seed: int, device: torch.device) -> None:
+    """torch.manual_seed for this device and the CPU only.
+
+    torch.manual_seed also queues seeds for devices that are not initialised: each call takes a millisecond to record
+    the call stack, which is never freed.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).manual_seed(seed)

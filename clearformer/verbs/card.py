@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from clearformer.checkpoint import RunFolder, write_text
+from clearformer.checkpoint import RunFolder, read_report, write_text
 from clearformer.errors import CheckpointError
 from clearformer.handles.image_model import ImageModel
 from clearformer.loading.folder import find, read_class_names, read_recipe, read_temperature, task_of
@@ -71,7 +71,7 @@ def card(
 
 def text_of(folder: Path, title: str | None, license: str | None, language: str | None) -> str:
     recipe, run, handle = read_recipe(folder), RunFolder(folder), load(folder, "cpu")
-    report = json.loads(run.report.read_text(encoding="utf-8")) if run.report.exists() else {}
+    report = read_report(run) if run.report.exists() else {}
     name = title or folder.resolve().name
     parts = [
         header(recipe, report, name, license, language),

@@ -19,7 +19,7 @@ from typing import Any
 
 from clearformer import plots
 from clearformer.bundled.corpus import splits, write_corpus
-from clearformer.checkpoint import RunFolder, write_json, write_text
+from clearformer.checkpoint import RunFolder, read_report, write_json, write_text
 from clearformer.comparison.page import page
 from clearformer.comparison.settings import CompareConfig
 from clearformer.data.parallel import read_test
@@ -104,7 +104,7 @@ def write_plan(folder: Path, config: CompareConfig, recipes: Mapping[tuple[str, 
 
 def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, device: str) -> Results:
     """Return the metric, the costs and the validation curve of a run. `judged_on` is the split of the metric."""
-    report = json.loads(run.report.read_text(encoding="utf-8"))
+    report = read_report(run)
     split = "test" if metric.name in report.get("test", {}) else "valid"
     valid = [row for row in read_metrics(run.metrics) if row["kind"] == "valid"]
     unit = task_of(recipe).unit
@@ -128,7 +128,7 @@ def measure(run: RunFolder, recipe: Recipe, metric: Metric, goal: float | None, 
 
 def seconds_per_step(run: RunFolder, unit: str) -> float:
     """Return the seconds per step at the median speed of the run, without compilation and validation."""
-    report = json.loads(run.report.read_text(encoding="utf-8"))
+    report = read_report(run)
     speed = median(row[f"{unit}_per_s"] for row in read_metrics(run.metrics) if row["kind"] == "train")
     return float(report[unit] / report["steps"] / speed)
 

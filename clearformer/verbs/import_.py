@@ -18,6 +18,7 @@ from clearformer.interop.huggingface.pickled import read_any_weights, read_pickl
 from clearformer.interop.origin import Origin
 from clearformer.interop.pixels import default_image
 from clearformer.interop.torchvision import convert as torchvision
+from clearformer.interop.untrusted import untrusted
 from clearformer.loading.folder import (
     HINT,
     check_fit,
@@ -28,8 +29,9 @@ from clearformer.loading.folder import (
     is_text_regression,
     read_foreign,
 )
+from clearformer.loading.open import require_finite
 from clearformer.loading.write import describe_run, new_folder, require_empty, write_run
-from clearformer.models.build import build_model
+from clearformer.models.build import build_model, build_unfilled
 from clearformer.recipe import Recipe
 from clearformer.text import Tokenizer
 from clearformer.training.journal import console
@@ -71,7 +73,8 @@ def import_model(
         template = read_template(source)
     check_fit(tokenizers, recipe, source)
     names = name_classes(recipe, source, classes)
-    network = build_model(recipe.model)
+    require_finite(weights, str(source))
+    network = build_unfilled(recipe.model, weights, str(source))
     load_weights(network, weights, str(source))
     with new_folder(out) as draft:
         write_run(draft, recipe, weights, tokenizers, template, names)
@@ -114,9 +117,10 @@ def read_file(source: Path) -> tuple[Recipe, dict[str, Tensor], list[Tokenizer],
             f"{source}: unsupported file type", "give a .gguf, .pth or .safetensors file, or a Hugging Face folder"
         )
     tensors = read_pickle(source) if source.suffix in PICKLES else load_tensors(source)[0]
-    config, weights = torchvision.import_weights(tensors, str(source))
-    origin = Origin(source=source.name, format="torchvision")
-    return foreign_recipe(config, origin, default_image(config)), weights, [], None
+    with untrusted(source):
+        config, weights = torchvision.import_weights(tensors, str(source))
+        image = default_image(config)
+    return foreign_recipe(config, Origin(source=source.name, format="torchvision"), image), weights, [], None
 
 
 def name_classes(recipe: Recipe, source: Path, names: Sequence[str] | None) -> list[str] | None:

@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import Any, Literal, cast
 
 from clearformer import plots
-from clearformer.checkpoint import RunFolder, write_json
+from clearformer.checkpoint import RunFolder, read_report, write_json
 from clearformer.comparison.space import Space, Trial, as_settings, shown
 from clearformer.data.objects.staging import staged, titled
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, Paused, TrainingError, suggest
@@ -300,7 +300,7 @@ def row(contest: Contest, i: int) -> Results:
     run, result = contest.runs[i], {"name": f"{i:03}", "settings": contest.trials[i]}
     if i in contest.errors:
         return {**result, "error": contest.errors[i]}
-    report = json.loads(run.report.read_text(encoding="utf-8")) if run.report.exists() else {}
+    report = read_report(run) if run.report.exists() else {}
     return {
         **result,
         "score": contest.score(i),

@@ -85,8 +85,10 @@ class Session:
 
 def agrees(expected: str, printed: str) -> bool:
     """Whether an output is the one on the page."""
-    lines = [r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\s*\n" for line in expected.splitlines()]
-    return re.fullmatch("".join(lines), printed if printed.endswith("\n") or not printed else f"{printed}\n") is not None
+    lines = expected.splitlines()
+    patterns = [r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\s*\n" for line in lines]
+    ended = printed if printed.endswith("\n") or not printed else f"{printed}\n"
+    return re.fullmatch("".join(patterns), ended) is not None
 
 
 def differences(page: str, session: Session) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every block of the handbook runs and prints what the page shows; its code is the package's; every chapter is complete."""
+"""Every block of the handbook runs and prints what the page shows; its code is the code of the package."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,8 @@ def test_code_is_the_code_of_the_package(page: Path) -> None:
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("code_blocks", ROOT / "docs" / "code_blocks.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     text = page.read_text(encoding="utf-8")

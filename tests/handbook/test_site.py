@@ -17,7 +17,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "docs" / "build.py"), "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "class=\"math" in (tmp_path / "handbook" / "attention.html").read_text(encoding="utf-8")
+    assert 'class="math' in (tmp_path / "handbook" / "attention.html").read_text(encoding="utf-8")
     assert "softmax(q k" in (tmp_path / "api" / "layers.html").read_text(encoding="utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

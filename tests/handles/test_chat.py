@@ -7,6 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from clearformer.errors import CheckpointError, DataError
+from clearformer.handles import chat_template
 from clearformer.handles.chat import render
 from clearformer.handles.language_model import LanguageModel
 from clearformer.models.gpt import GPT, GPTConfig
@@ -77,3 +78,26 @@ def test_a_template_that_fails_or_reaches_out_is_refused(template: str, reason: 
 def test_a_model_without_a_template_does_not_converse(writer: LanguageModel) -> None:
     with pytest.raises(CheckpointError, match="has no chat template"):
         LanguageModel(writer.model, writer.tokenizer).writer(chat=True)
+
+
+HOSTILE = {
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}": "takes more than 1 s",
+    "{{ 'a' * 10**10 }}": "needs more than 512 MiB of memory",
+    "{% for a in range(99999) %}{{ 'a' * 1000 }}{% endfor %}": "writes more than 4 Mi characters",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}": "calls itself without end",
+    "{{ 1 / 0 }}": "division by zero",
+    "{{ messages[0].content.missing.more }}": "has no attribute",
+    "{{ ''.__class__.__mro__ }}": "unsafe",
+    "{% if": "unexpected",
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_template_has_little_time_and_memory(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next one is rendered as if nothing had been."""
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
+    messages = [{"role": "user", "content": "x"}]
+    with pytest.raises(CheckpointError, match=f"the chat template.*{HOSTILE[template]}.*\nhint: omit --chat"):
+        render(template, messages, {})
+    monkeypatch.undo()
+    assert render("{{ messages[0].content }}{{ bos_token }}", messages, {"bos": "<s>"}) == "x<s>"

@@ -14,9 +14,9 @@ from clearformer.data.store import DocumentStore
 from clearformer.errors import CheckpointError, ConfigError, DataError
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.translator import Translator
+from clearformer.metric import perplexity
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
-from clearformer.tasks.text_task import perplexity
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.verbs.load import load, load_as

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -43,6 +43,7 @@ class Deck:
 class At:
     epoch: int = 0
     position: int = 0
+    left_out: list[list[int]] = field(default_factory=list)
 
 
 def test_place_moves_with_what_is_handed_out():

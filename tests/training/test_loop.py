@@ -15,8 +15,9 @@ from clearformer.metric import LOSS, Metric
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
-from clearformer.training.loop import Trainer, reseed
+from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
+from clearformer.training.precision import reseed
 from clearformer.training.schedules import ScheduleConfig
 
 CPU = torch.device("cpu")

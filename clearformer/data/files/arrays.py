@@ -8,6 +8,7 @@ import gzip
 import zlib
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
@@ -19,6 +20,8 @@ from clearformer.wording import count
 MAX_RATIO = 100
 MIN_BYTES = 2**29  # a smaller array may have any ratio
 HINT = "copy or download it again"
+# What damaged headers make zipfile and NumPy raise; a single array instead of an archive is a TypeError.
+DAMAGED = (RuntimeError, NotImplementedError, KeyError, OverflowError, SyntaxError, MemoryError, TokenError)
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -55,7 +58,15 @@ def read_npz(path: Path, image: str, label: str, is_strict: bool) -> tuple[np.nd
                 if name in file:
                     check_size(path, array_bytes(archive, name))
             return file[image], file[label].reshape(-1) if label in file else None
-    except (OSError, EOFError, TypeError, ValueError, BadZipFile, zlib.error) as error:  # TypeError: a single array
+    except (
+        OSError,
+        EOFError,
+        TypeError,
+        ValueError,
+        BadZipFile,
+        zlib.error,
+        *DAMAGED,
+    ) as error:
         raise DataError(
             f"{path} is damaged, or not an .npz file ({error})", "write it with numpy.savez(path, images=…, labels=…)"
         ) from None
@@ -70,6 +81,8 @@ def array_bytes(archive: ZipFile, name: str) -> int:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, kind = read(file)
+    if kind.hasobject:
+        raise ValueError("an array of Python objects")
     return prod(shape) * kind.itemsize
 
 

@@ -24,6 +24,7 @@ from clearformer.data.files.table import Column, Table, check_cell
 from clearformer.data.files.values import column_values
 from clearformer.data.sources import list_columns
 from clearformer.errors import DataError, MachineError
+from clearformer.small_files import read_json
 from clearformer.wording import count
 
 ROWS = 256
@@ -67,7 +68,7 @@ class Columnar(Table):
         try:
             with self.open() as (schema, batches):
                 yield schema, lambda columns: limited(self.path, batches(columns))
-        except (arrow.ArrowException, OSError, UnicodeError) as error:
+        except (arrow.ArrowException, OSError, ValueError, KeyError, OverflowError) as error:
             reason = str(error).partition("\n")[0]
             raise DataError(f"{self.path} is damaged ({reason})", "write it again, or download it again") from None
 
@@ -150,7 +151,7 @@ def require_one_split(path: Path) -> None:
 def data_files(path: Path) -> list[Path]:
     """Return the Arrow files of a saved dataset, which are inside its folder."""
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state = read_json(path / STATE)
         names = [str(entry["filename"]) for entry in state["_data_files"]]
     except (OSError, ValueError, TypeError, KeyError):
         names = []
@@ -182,7 +183,7 @@ def class_names(schema: Any, key: str) -> list[str] | None:
         while "feature" in feature:  # the type of the items of a list
             feature = feature["feature"]
         return list(map(str, feature["names"])) if feature["_type"] == "ClassLabel" else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

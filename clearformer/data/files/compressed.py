@@ -1,7 +1,8 @@
 """Open files as streams of bytes, decompressed by the ending of their names: .gz, .zst, or not at all.
 
 A stream is decompressed while it is read, a part at a time: a small file that decompresses to a huge one cannot fill
-the memory.
+the memory. Nor can it fill the time: text that decompresses to more than MAX_RATIO times the size of its file, and to
+more than MIN_BYTES, is an error.
 """
 
 import gzip
@@ -16,6 +17,8 @@ from clearformer.errors import DataError, MachineError
 
 Stream = io.BufferedReader | gzip.GzipFile
 ENDINGS = (".gz", ".zst")
+MAX_RATIO = 200
+MIN_BYTES = 2**30
 PART = 2**12  # compressed bytes given to zstd at a time; they decompress to at most 128 MiB
 
 
@@ -40,6 +43,15 @@ def opened(path: Path, place: Callable[[], str] = lambda: "") -> Iterator[Stream
         raise DataError(f"{path} cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
+def check_ratio(path: Path, file: Stream) -> None:
+    """Raise an error if what was read of a compressed file is much larger than the file."""
+    if path.suffix in ENDINGS and file.tell() > MIN_BYTES and file.tell() > MAX_RATIO * path.stat().st_size:
+        raise DataError(
+            f"{path} decompresses to more than {MIN_BYTES >> 30} GiB and {MAX_RATIO} times its size",
+            "check where it comes from; if it is right, decompress it first",
+        )
+
+
 def open_bytes(path: Path) -> Stream:
     if path.suffix == ".gz":
         return gzip.GzipFile(path, "rb")
@@ -55,7 +67,11 @@ class ZstdReader(io.RawIOBase):
         self.zstandard = import_zstandard(path)
         self.file: IO[bytes] = open(path, "rb")  # noqa: SIM115
         self.frame: Any = None
-        self.data = memoryview(b"")
+        self.data, self.position = memoryview(b""), 0
+
+    def tell(self) -> int:
+        """Return the number of decompressed bytes so far."""
+        return self.position
 
     def readable(self) -> bool:
         return True
@@ -77,6 +93,7 @@ class ZstdReader(io.RawIOBase):
         n = min(len(self.data), len(buffer))
         buffer[:n] = self.data[:n]
         self.data = self.data[n:]
+        self.position += n
         return n
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ A file that is no data table, by its file type, is plain text: each line is a ro
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -37,6 +37,7 @@ INPUTS = ("text", "source", "sentence", "prompt", "src", "input", "original", *T
 FILES = ("image", "path", "file", "file_name", "filename")  # columns of image files
 ARRAYS = ("idx3-ubyte", ".npz", ".npy")  # files of many images, or of vectors
 CHUNK = 256  # rows that are computed at a time
+MAX_TEXT = 2**23  # characters of a text: a book has a million
 SAMPLE = 100  # rows in which the type of a column is looked for
 
 
@@ -79,6 +80,7 @@ class Records(ABC):
         """Yield the rows in lists that are computed at a time."""
         with closing(self.read()) as records:
             while chunk := list(islice(records, CHUNK)):
+                require_short(text for record in chunk for text in record.texts)
                 yield chunk
 
     def scan(self) -> None:
@@ -177,6 +179,18 @@ class JsonRecords(TableRecords):
         self.names = list(names)
 
 
+def require_short(texts: Iterable[str]) -> None:
+    """Refuse a text that a tokenizer would read for minutes, only for a model to cut it."""
+    if (longest := max(texts, key=len, default="")) and len(longest) > MAX_TEXT:
+        raise DataError(
+            f"{longest[:40]!r}… has {count(len(longest), 'character')}, more than {MAX_TEXT:,}",
+            "divide it into shorter texts",
+        )
+
+
+STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell passes: --input /dev/stdin, --input <(command)
+
+
 def open_records(
     path: Path,
     column: str | None = None,
@@ -189,7 +203,7 @@ def open_records(
     `is_pair` asks for two columns, `wanted` are names to recognise, `name` is the column of plain text.
     """
     if not is_dataset(path):
-        require_file(path)
+        require_file(path, is_stream=str(path).startswith(STREAMS) and not path.suffix)
     if file_type(path) == ".conll":
         raise DataError(
             f"{path} contains labelled words, not texts",

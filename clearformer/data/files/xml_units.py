@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from clearformer.data.files.compressed import opened
+from clearformer.data.files.compressed import check_ratio, opened
 from clearformer.data.files.table import MAX_CELL, Column, Table
 from clearformer.data.sources import list_columns
 from clearformer.errors import DataError
@@ -57,6 +57,7 @@ class UnitParser:
                 while part := file.read(PART):
                     self.parser.Parse(part)
                     self.n_bytes += len(part)
+                    check_ratio(self.path, file)
                     if self.n_bytes - self.parser.CurrentByteIndex > MAX_CELL:  # expat holds what it has not parsed
                         raise self.too_long("tag or comment")
                     yield from self.units

@@ -11,6 +11,8 @@ from clearformer.checkpoint import write_json
 from clearformer.errors import CheckpointError
 from clearformer.interop.huggingface import text_classifier
 from clearformer.interop.huggingface.folder import Reader, read_json, read_shapes, read_weights, shapes_of
+from clearformer.interop.untrusted import untrusted
+from clearformer.models.sizes import check_sizes
 
 # model_type -> module with read_model_config, import_folder, export_folder …, imported on first use
 CONVERTERS = {
@@ -48,22 +50,25 @@ HINTS = dict.fromkeys(("alexnet", "vgg", "googlenet"), "export it with --format 
 def read_model_config(folder: Path) -> Any:
     """Return our configuration of a model folder. Only config.json and the headers of the weight files are read."""
     module, theirs = converter_of(folder), read_json(folder / "config.json", HINT)
-    if text_classifier.has_head(shapes := read_shapes(folder)) and not is_image_model(theirs):
-        return text_classifier.import_config(theirs, theirs["model_type"], module.__name__, shapes, str(folder))
-    return module.read_model_config(folder)
+    with untrusted(folder):
+        if text_classifier.has_head(shapes := read_shapes(folder)) and not is_image_model(theirs):
+            return text_classifier.import_config(theirs, theirs["model_type"], module.__name__, shapes, str(folder))
+        return module.read_model_config(folder)
 
 
 def import_any(folder: Path, read: Reader = read_weights) -> tuple[Any, dict[str, Tensor]]:
     """Import the configuration and the weights of a folder, both in our format. `config.kind` is the architecture."""
     module, theirs = converter_of(folder), read_json(folder / "config.json", HINT)
-    module.import_config(theirs, str(folder / "config.json"))  # raises for other settings, before weights are read
-    weights = read(folder)
-    if text_classifier.has_head(shapes := shapes_of(weights)) and not is_image_model(theirs):
-        source = theirs["model_type"], module.__name__
-        config = text_classifier.import_config(theirs, *source, shapes, str(folder))
-        return config, text_classifier.import_weights(weights, config, *source, str(folder))
-    config, weights = module.import_folder(folder, lambda _: weights)
-    return config, weights
+    with untrusted(folder):
+        # Raises for other settings, and for sizes that no model has, before weights are read.
+        check_sizes(module.import_config(theirs, str(folder / "config.json")))
+        weights = read(folder)
+        if text_classifier.has_head(shapes := shapes_of(weights)) and not is_image_model(theirs):
+            source = theirs["model_type"], module.__name__
+            config = text_classifier.import_config(theirs, *source, shapes, str(folder))
+            return config, text_classifier.import_weights(weights, config, *source, str(folder))
+        config, weights = module.import_folder(folder, lambda _: weights)
+        return config, weights
 
 
 def is_image_model(theirs: Mapping[str, Any]) -> bool:

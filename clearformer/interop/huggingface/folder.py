@@ -9,7 +9,6 @@ Only safetensors are read: a pytorch_model.bin is a pickle, which can run arbitr
 `import` reads one, see `pickled.py`.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,8 @@ from torch import Tensor
 from clearformer.checkpoint import atomically, load_tensors, open_tensors, write_json
 from clearformer.checkpoint import read_shapes as shapes_in
 from clearformer.errors import CheckpointError
+from clearformer.small_files import read_json as read_small_json
+from clearformer.small_files import read_small
 
 HEAD, TEMPLATE = "lm_head.weight", "chat_template.jinja"
 CHUNK_ROWS = 1024  # rows compared at a time
@@ -130,22 +131,30 @@ def weight_files(folder: Path) -> list[Path]:
 
 def shard_names(index: Mapping[str, Any], where: Path) -> list[str]:
     """Return the names of the files listed in an index. A file in another folder raises an error."""
-    names = sorted(set(index.get("weight_map", {}).values()))
+    places = index.get("weight_map")
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise CheckpointError(f"{where} does not list the files of the weights", "download the file again")
+    names = sorted(set(places.values()))
     for name in names:
-        if Path(name).name != name:
-            raise CheckpointError(f"{where} lists `{name}`, a file outside its folder", "download the file again")
+        if Path(name).name != name or "\0" in name:
+            raise CheckpointError(f"{where} lists `{name[:99]}`, a file outside its folder", "download the file again")
     return names
 
 
 def read_template(folder: Path) -> str | None:
     """Return the model's chat template, written in Jinja, or None if it has no template."""
     if (path := folder / TEMPLATE).exists():
-        return path.read_text(encoding="utf-8")
+        try:
+            return read_small(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CheckpointError(f"{path} cannot be read: {reason}", "copy the file again") from None
     if not (path := folder / "tokenizer_config.json").exists():
         return None
     template = read_json(path, "download the file again").get("chat_template")
     if isinstance(template, list):  # several, by name
-        template = next((one.get("template") for one in template if one.get("name") == "default"), None)
+        tables = (one for one in template if isinstance(one, dict))
+        template = next((one.get("template") for one in tables if one.get("name") == "default"), None)
     return template if isinstance(template, str) else None
 
 
@@ -170,9 +179,9 @@ def precision(weights: Mapping[str, Tensor]) -> dict[str, str]:
 
 def read_json(path: Path, hint: str) -> dict[str, Any]:
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = read_small_json(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint) from None
+        raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint) from None
     if not isinstance(table, dict):
         raise CheckpointError(f"{path} is not a JSON object", hint)
     return table

@@ -5,7 +5,6 @@ containers raises an error.
 """
 
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
@@ -29,8 +28,10 @@ def read_any_weights(folder: Path) -> dict[str, Tensor]:
 def read_pickle(path: Path) -> dict[str, Tensor]:
     """Read tensors by name, from the top level of the file or from its entry `state_dict`."""
     try:
+        if not path.is_file():
+            raise OSError("it is not a regular file")
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+    except Exception as error:  # what a damaged file makes the unpickler raise is of any type
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "the file is truncated"
         raise CheckpointError(
             f"{path} cannot be read: {reason}", "download the file again, or download the safetensors version"
@@ -42,4 +43,16 @@ def read_pickle(path: Path) -> dict[str, Tensor]:
             f"{path} contains objects other than named tensors",
             "save only the state_dict of the model: torch.save(model.state_dict(), …)",
         )
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not is_stored(tensor):
+            raise CheckpointError(
+                f"{path}: the tensor `{name}` is larger than what the file holds of it", "download the file again"
+            )
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def is_stored(tensor: Tensor) -> bool:
+    """Whether a tensor has its own number in the file for each element: strides of 0 would make it any size."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+        return False
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
