@@ -25,6 +25,7 @@ RANKS = [
     ["recipe"],
     ["loading", "claims"],
     ["fit", "comparison", "speed"],
+    ["planning"],
     ["verbs"],
     ["deprecated", "estimator"],
     ["serve"],

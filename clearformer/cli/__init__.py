@@ -21,7 +21,7 @@ from clearformer.memory import collect_rarely, end_quickly, keep_freed_memory
 from clearformer.version import __version__
 
 GROUPS = {
-    "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
+    "Train": ("data", "plan", "train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "classify", "embed", "transcribe", "serve"),
     "Look inside": ("studio", "inspect", "lens", "neighbours", "plot"),
     "Exchange": ("import", "export", "merge", "card"),
