@@ -18,6 +18,7 @@ from torch import Tensor
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch, Tensors, batch_class
+from clearformer.data.built.folder import is_built
 from clearformer.data.pair_blocks import CHUNK, LINES, n_bytes
 from clearformer.data.sources import file_type, read_blocks
 from clearformer.errors import DataError
@@ -83,7 +84,7 @@ def shortened(recipe: Recipe, folder: Path) -> tuple[Recipe, float | None]:
     for split in ("train", "valid"):
         source = data.source(split)
         size = 0 if source is None else sum(map(n_bytes, paths_of(source.path)))
-        if size <= SAMPLE:
+        if size <= SAMPLE or is_built(paths_of(source.path)[0]):
             continue
         if any(path.is_dir() or file_type(path) not in LINES for path in paths_of(source.path)):
             return recipe, None

@@ -379,18 +379,6 @@ def load_tokenizers(run: RunFolder, n: int) -> list[Tokenizer]:
     return [Tokenizer.load(run.path / f"{side}.tokenizer.json") for side in ("source", "target")][:n]
 
 
-def refuse_other_tokenizers(folder: Path, tokenizers: list[Tokenizer], base: Pretrained | None) -> None:
-    """Refuse shards that were tokenised with other tokenizers than those of the base model."""
-    if base is None:
-        return
-    own, others = ([tok.fingerprint() for tok in toks] for toks in (tokenizers, base.tokenizers))
-    if own != others[: len(own)]:
-        raise ConfigError(
-            f"{folder} was not tokenised with the vocabulary of {base.name}",
-            f"build it again with --tokenizer {base.path}",
-        )
-
-
 def is_prepared(run: RunFolder) -> bool:
     return (run.data / "train.safetensors").exists()
 

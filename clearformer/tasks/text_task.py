@@ -32,13 +32,13 @@ from clearformer.handles.text_encoder import TextEncoder
 from clearformer.objectives import Objective
 from clearformer.tables import Tables
 from clearformer.tasks import TEXT, Given
+from clearformer.tasks.built import built_folder, refuse_other_tokenizers
 from clearformer.tasks.task import (
     Pretrained,
     Task,
     device_of,
     load_tokenizers,
     refuse_options,
-    refuse_other_tokenizers,
     vocab_keys,
 )
 from clearformer.text import Tokenizer, train_tokenizer
@@ -138,13 +138,6 @@ class TextTask(Task):
             if len(task.encode(data.train.read(), task.path("test")).tokens) == 0:
                 raise DataError(f"{source['path'][0]} has no text", "give a file with text")
             return task.score(model.network.eval(), "test")
-
-
-def built_folder(data: Any) -> Path | None:
-    """The folder of `data build` that the training data is in; None for ordinary files."""
-    path = data.source("train").path
-    path = path[0] if isinstance(path, tuple) else path
-    return path if is_built(path) else None
 
 
 def as_paths(files: Any) -> tuple[Path, ...]:

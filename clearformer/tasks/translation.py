@@ -34,6 +34,7 @@ from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.tables import Tables
 from clearformer.tasks import PAIRS, Given
 from clearformer.tasks.auto.pairs import plan_finetune_pairs, plan_pairs
+from clearformer.tasks.built import built_folder, refuse_other_tokenizers
 from clearformer.tasks.task import (
     Plan,
     Pretrained,
@@ -42,7 +43,6 @@ from clearformer.tasks.task import (
     device_of,
     load_tokenizers,
     mean_loss,
-    refuse_other_tokenizers,
 )
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
@@ -142,10 +142,9 @@ class TranslationTask(Task):
         return plan_finetune_pairs(request, start, old)
 
     def learn(self, base: Pretrained | None, survey: PairSurvey | None) -> None:
-        source = self.recipe.data.source("train")
-        if is_built(source.path):
-            self.tokenizers = load_tokenizers(RunFolder(source.path), self.n_tokenizers)
-            refuse_other_tokenizers(source.path, self.tokenizers, base)
+        if (folder := built_folder(self.recipe.data)) is not None:
+            self.tokenizers = load_tokenizers(RunFolder(folder), self.n_tokenizers)
+            refuse_other_tokenizers(folder, self.tokenizers, base)
             return
         self.survey = survey or survey_pairs(self.recipe.data)
         if base is not None:
@@ -158,7 +157,7 @@ class TranslationTask(Task):
         return self.recipe.with_vocab(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
 
     def store(self) -> None:
-        if is_built(folder := self.recipe.data.source("train").path):
+        if (folder := built_folder(self.recipe.data)) is not None:
             use_built(folder, self.run.data)
             return
         fractions = self.survey.fractions(self.recipe.data)
