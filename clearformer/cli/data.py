@@ -14,6 +14,7 @@ from clearformer.cli.options import Json, Set, TrainingCommand
 def data(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help="What to do: build.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write.", rich_help_panel="Output")],
     tokenizer: Annotated[
         Path | None,
         typer.Option(
@@ -40,10 +41,6 @@ def data(
             metavar="N", min=1, help="Number of processes.", show_default="one per core", rich_help_panel="Settings"
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder to write; required.", rich_help_panel="Output"),
-    ] = None,
     json: Json = False,
 ) -> None:
     """Tokenise a corpus once, into shards that training opens at once.
@@ -52,7 +49,7 @@ def data(
       clearformer data build --pairs train.tsv --out built/en-fr
       clearformer data build --text corpus.jsonl --vocab-size 32000 --out built/corpus
       clearformer data build --pairs train.en,train.de --tokenizer runs/mine --out built/en-de
-      clearformer train --pairs built/en-fr                            # opens it at once
+      clearformer data build --pairs dump.jsonl --valid dev.jsonl --workers 4 --out built/dump
 
     All cores read, tokenise and write. After an interruption, the same command keeps the shards that are finished.
     Training maps the shards into memory, finds any position of an epoch at once, and also reads folders at an address
@@ -63,8 +60,6 @@ def data(
 
     if action != "build":
         raise ConfigError(f"data {action}: there is no such action", suggest(action, ["build"]))
-    if out is None:
-        raise ConfigError("data build needs --out", "clearformer data build --pairs train.tsv --out FOLDER")
     options: dict[str, Any] = {"tokenizer": tokenizer, "vocab_size": vocab_size, "settings": settings}
     result = build_data(out, workers=workers, **options, **ctx.obj)
     print_json(result) if json else print(result["folder"])
