@@ -64,12 +64,13 @@ class PairBatches:
         target: Tokenizer,
         start_id: int,
         is_fixed: bool = False,
+        cache: Path | None = None,
     ) -> None:
         self.store, self.target, self.start_id = store, target, start_id
         self.batches: BucketBatches | TokenBatches | ShardedBatches
         if isinstance(store, BuiltPairs) and not is_fixed:
             shards = store.shards
-            self.batches = ShardedBatches(store.lengths, shards.edges, tokens, seed, shards.prefetch)
+            self.batches = ShardedBatches(store.lengths, shards.edges, tokens, seed, shards.prefetch, cache)
         else:
             self.batches = (BucketBatches if is_fixed else TokenBatches)(store.lengths, tokens, seed)
 
@@ -169,7 +170,9 @@ class TranslationTask(Task):
         seed = train.seed if name == "train" else 0
         is_fixed = name == "train" and train.batches == "fixed"
         start = start_id(self.recipe, target)
-        return PairBatches(open_pairs(self.path(name)), train.tokens, seed, target, start, is_fixed)
+        return PairBatches(
+            open_pairs(self.path(name)), train.tokens, seed, target, start, is_fixed, self.run.data / "batches.json"
+        )
 
     def describe(self) -> str:
         split = self.split("train")

@@ -176,6 +176,21 @@ def test_a_position_is_found_without_planning_the_epoch(monkeypatch: pytest.Monk
     assert len(sorted_shards) <= pieces_per_window()
 
 
+def test_a_resumed_run_reads_the_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def order(tokens: int) -> ShardedBatches:
+        edges = np.array([0, 130, 260, 500, 777, 900, 1000])
+        return ShardedBatches(random_lengths(1000), edges, tokens, cache=tmp_path / "batches.json")
+
+    first, other = order(200).counts.tolist(), order(100).counts.tolist()
+    assert first != other
+    assert order(200).counts.tolist() == first  # of other tokens: computed again
+    monkeypatch.setattr(ShardedBatches, "cuts", None)
+    assert order(200).counts.tolist() == first
+    (tmp_path / "batches.json").write_text("{")
+    monkeypatch.undo()
+    assert order(200).counts.tolist() == first
+
+
 def pieces_per_window() -> int:
     from clearformer.data.built.order import WINDOW
 

@@ -7,12 +7,15 @@ itself is the same in all epochs, and so is the number of batches of a shard: th
 search, and only the shards of its window are sorted.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
+from clearformer.data.built.pair_shards import write_facts
 from clearformer.data.collate import cut, snake
 
 WINDOW = 4  # shards whose batches are mixed
@@ -31,14 +34,26 @@ class ShardedBatches:
         tokens: int,
         seed: int = 0,
         prefetch: Callable[[Sequence[int]], None] = lambda shards: None,
+        cache: Path | None = None,
     ) -> None:
         self.lengths, self.edges, self.tokens, self.seed, self.prefetch = lengths, edges, tokens, seed, prefetch
+        self.cache = cache  # a file that keeps the counts for a resumed run
         self.window = lru_cache(maxsize=4)(self._window)
 
     @cached_property
     def counts(self) -> np.ndarray:
         """The number of batches of each shard, in every epoch."""
-        return np.array([len(self.cuts(n)[1]) + 1 for n in range(len(self.edges) - 1)])
+        key = {"tokens": self.tokens, "edges": self.edges.tolist()}
+        try:
+            kept = json.loads(self.cache.read_text(encoding="utf-8")) if self.cache is not None else {}
+            if all(kept.get(name) == value for name, value in key.items()):
+                return np.array(kept["counts"])
+        except (OSError, ValueError, KeyError, AttributeError):  # none yet, or damaged
+            pass
+        counts = np.array([len(self.cuts(n)[1]) + 1 for n in range(len(self.edges) - 1)])
+        if self.cache is not None:
+            write_facts(self.cache, {**key, "counts": counts.tolist()})
+        return counts
 
     def cuts(self, n: int) -> tuple[np.ndarray, list[int]]:
         """The sort keys of the pairs of a shard, and where its batches begin in their order."""
