@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.card import card as card
     from clearformer.verbs.classify import classify as classify
     from clearformer.verbs.compare import compare as compare
+    from clearformer.verbs.data import build_data as build_data
     from clearformer.verbs.demo import demo as demo
     from clearformer.verbs.doctor import doctor as doctor
     from clearformer.verbs.embed import embed as embed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time, _WHERE has the 
     from clearformer.verbs.merges import merges as merges
     from clearformer.verbs.neighbours import neighbours as neighbours
     from clearformer.verbs.notes import notes as notes
+    from clearformer.verbs.plan import estimate as estimate
     from clearformer.verbs.plot import plot as plot
     from clearformer.verbs.repair import repair as repair
     from clearformer.verbs.score import score as score
@@ -61,12 +63,14 @@ _WHERE = {
     "Recipe": "clearformer.recipe:Recipe",
     "TextClassifier": "clearformer.estimator:TextClassifier",
     "bench": "clearformer.verbs.bench:bench",
+    "build_data": "clearformer.verbs.data:build_data",
     "card": "clearformer.verbs.card:card",
     "classify": "clearformer.verbs.classify:classify",
     "compare": "clearformer.verbs.compare:compare",
     "demo": "clearformer.verbs.demo:demo",
     "doctor": "clearformer.verbs.doctor:doctor",
     "embed": "clearformer.verbs.embed:embed",
+    "estimate": "clearformer.verbs.plan:estimate",
     "evaluate": "clearformer.verbs.evaluate:evaluate",
     "export_model": "clearformer.verbs.export:export_model",
     "fill": "clearformer.verbs.fill:fill",

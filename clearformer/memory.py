@@ -23,6 +23,13 @@ def keep_freed_memory() -> None:
             libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: the free top of the heap is kept
 
 
+def return_freed_memory() -> None:
+    """Make glibc return freed memory to the system, so that a measurement sees what is in use."""
+    gc.collect()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def collect_rarely() -> None:
     """Make Python look for reference cycles after 20,000 new objects instead of 700.
 
@@ -71,3 +78,11 @@ def machine_bytes() -> int:
 def peak_mb() -> float:
     """Return the peak resident memory of the process, in MB of 10⁶ bytes. Linux reports KiB, macOS bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+def resident_mb() -> float:
+    """Return the memory that the process occupies now, in MB of 10⁶ bytes; where the system does not say, its peak."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+    except (OSError, ValueError, IndexError):
+        return peak_mb()

@@ -26,6 +26,7 @@ RANKS = [
     ["recipe"],
     ["loading", "claims"],
     ["fit", "comparison", "speed", "worked"],
+    ["planning"],
     ["verbs"],
     ["deprecated", "estimator"],
     ["serve"],

@@ -23,7 +23,7 @@ from clearformer.training.interrupt import stoppable
 from clearformer.version import __version__
 
 GROUPS = {
-    "Train": ("train", "finetune", "evaluate", "compare", "sweep", "demo"),
+    "Train": ("data", "plan", "train", "finetune", "evaluate", "compare", "sweep", "demo"),
     "Use": ("translate", "generate", "score", "fill", "repair", "follows", "classify", "embed", "transcribe", "serve"),
     "Look inside": ("studio", "inspect", "lens", "neighbours", "merges", "plot", "notes"),
     "Exchange": ("import", "export", "merge", "card"),

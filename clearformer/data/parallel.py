@@ -16,6 +16,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from clearformer.checkpoint import write_json, write_text
+from clearformer.data.built.folder import is_built, read_index
 from clearformer.data.corpora import PairCorpora
 from clearformer.data.pair_blocks import RECORD, Fractions, PairEncoder, numbering, over_blocks, survey_block
 from clearformer.data.pairs import Example, read_pairs, with_task_prefix
@@ -75,8 +76,11 @@ class PairSurvey:
 
 def survey_pairs(data: PairCorpora) -> PairSurvey:
     """Make the first pass over the training corpus: filter, count and sample its pairs."""
-    survey = PairSurvey()
-    with closing(over_blocks(data.source("train"), data.filter, survey_block, Tally())) as blocks:
+    survey, source = PairSurvey(), data.source("train")
+    if is_built(source.path):
+        index = read_index(source.path)
+        return PairSurvey(index.n_rows, index.n_chars)
+    with closing(over_blocks(source, data.filter, survey_block, Tally())) as blocks:
         for n_chars, records in blocks:
             survey.n_pairs += len(records)
             survey.n_chars += n_chars

@@ -7,11 +7,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import nn
 
+from clearformer.data.built.folder import read_index
+from clearformer.data.built.stores import open_documents
 from clearformer.data.corpora import StreamCorpora
 from clearformer.data.store import DocumentStore
 from clearformer.data.streams import Streams
 from clearformer.data.text import store_text
 from clearformer.data.windows import Windows
+from clearformer.errors import DataError
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.text_encoder import TextEncoder
 from clearformer.metric import LOSS, PERPLEXITY, Metric
@@ -49,6 +52,15 @@ class CausalLMTask(TextTask):
     def plan_finetune(cls, request: Request, start: Path, old: Tables) -> Plan:
         return plan_finetune_text(request, start, old)
 
+    def refuse_built(self, folder: Path) -> None:
+        """A language model is trained on a stream of tokens, but only if documents begin as it expects."""
+        built = bool(read_index(folder).tables["data"]["joined"])
+        if built != self.recipe.data.joined:
+            raise DataError(
+                f"{folder} was built with data.joined = {str(built).lower()}",
+                f"add --set data.joined={str(built).lower()}",
+            )
+
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
         return store_text(documents, self.tokenizer, path, bos=not self.recipe.data.joined)
 
@@ -58,7 +70,7 @@ class CausalLMTask(TextTask):
         carries = getattr(model_class(model.kind), "carries", False)
         length = data.length or (SPAN if carries else model.max_length)
         seed = train.seed if name == "train" else 0  # validation is the same for every seed
-        store, n_rows = DocumentStore(self.path(name)), max(1, train.tokens // length)
+        store, n_rows = open_documents(self.path(name)), max(1, train.tokens // length)
         if carries:
             return Streams(store, length, n_rows, seed, data.joined)
         return self.windows(store, length, n_rows, seed, data.joined, filled=train.batches == "fixed")

@@ -19,6 +19,8 @@ from torch import nn
 
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
+from clearformer.data.built.folder import is_built, require_kind, use_built
+from clearformer.data.built.remote import is_address, local_copy
 from clearformer.data.files.open import describe_columns, is_table, open_table
 from clearformer.data.store import DocumentStore
 from clearformer.data.tally import Skipped
@@ -30,7 +32,15 @@ from clearformer.objectives import Objective
 from clearformer.small_files import read_json as read_small_json
 from clearformer.tables import Tables
 from clearformer.tasks import TEXT, Given
-from clearformer.tasks.task import Pretrained, Task, device_of, refuse_options, vocab_keys
+from clearformer.tasks.built import built_folder, refuse_other_tokenizers
+from clearformer.tasks.task import (
+    Pretrained,
+    Task,
+    device_of,
+    load_tokenizers,
+    refuse_options,
+    vocab_keys,
+)
 from clearformer.text import Tokenizer, train_tokenizer
 from clearformer.training.journal import console
 from clearformer.wording import count
@@ -50,13 +60,21 @@ class TextTask(Task):
         for split, files in given.splits.items():
             paths = as_paths(files)
             sources[split] = {"path": paths}
+            if is_built(paths[0]):
+                require_kind(paths[0], "documents", "--text")
+                continue
             if (column := named_text_column(paths)) is not None:
                 console.print(describe_columns(next(filter(is_table, paths)), [column]))
                 sources[split]["column"] = column
         return sources
 
     def learn(self, base: Pretrained | None, survey: Any) -> None:
-        tokenizer = self.learn_tokenizer() if base is None else base.target_tokenizer
+        if (folder := built_folder(self.recipe.data)) is not None:
+            self.refuse_built(folder)
+            tokenizer = load_tokenizers(RunFolder(folder), 1)[0]
+            refuse_other_tokenizers(folder, [tokenizer], base)
+        else:
+            tokenizer = self.learn_tokenizer() if base is None else base.target_tokenizer
         self.require(tokenizer)
         self.tokenizers = [tokenizer] * self.n_tokenizers
 
@@ -68,6 +86,13 @@ class TextTask(Task):
         documents: Iterable[str] = self.recipe.data.read("train")
         return train_tokenizer((line for text in documents for line in text.splitlines(keepends=True)), text)
 
+    def refuse_built(self, folder: Path) -> None:
+        """Refuse a built folder if this task needs more than one stream of tokens, as BERT needs sentence ends."""
+        raise DataError(
+            f"{folder} is one stream of tokens, which {self.recipe.objective.kind} cannot be trained on",
+            "give the text files, or train a language model: --model gpt",
+        )
+
     def require(self, tokenizer: Tokenizer) -> None:
         """Refuse a tokenizer that lacks the special tokens of this task, before any text is tokenised."""
 
@@ -77,6 +102,9 @@ class TextTask(Task):
 
     def store(self) -> None:
         data = self.recipe.data
+        if (folder := built_folder(data)) is not None:
+            use_built(folder, self.run.data)
+            return
         has_test = data.test is not None or data.held_out_test > 0
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):
             skipped = Skipped()
@@ -113,6 +141,8 @@ class TextTask(Task):
 
 
 def as_paths(files: Any) -> tuple[Path, ...]:
+    if is_address(files):
+        return (local_copy(files),)
     return tuple(map(Path, [files] if isinstance(files, str | Path) else files))
 
 

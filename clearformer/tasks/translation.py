@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ from torch import nn
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Batch
 from clearformer.data.buckets import BucketBatches
+from clearformer.data.built.folder import is_built, require_kind, use_built
+from clearformer.data.built.order import ShardedBatches
+from clearformer.data.built.remote import is_address, local_copy
+from clearformer.data.built.stores import BuiltPairs, open_pairs
 from clearformer.data.collate import TokenBatches, pad_batch
 from clearformer.data.corpora import PairCorpora
 from clearformer.data.files.open import describe_columns
@@ -30,7 +34,16 @@ from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.tables import Tables
 from clearformer.tasks import PAIRS, Given
 from clearformer.tasks.auto.pairs import plan_finetune_pairs, plan_pairs
-from clearformer.tasks.task import Plan, Pretrained, Request, Task, device_of, mean_loss
+from clearformer.tasks.built import built_folder, refuse_other_tokenizers
+from clearformer.tasks.task import (
+    Plan,
+    Pretrained,
+    Request,
+    Task,
+    device_of,
+    load_tokenizers,
+    mean_loss,
+)
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
 from clearformer.training.journal import console
@@ -44,12 +57,24 @@ class PairBatches:
     is_drawn = False
 
     def __init__(
-        self, store: PairStore, tokens: int, seed: int, target: Tokenizer, start_id: int, is_fixed: bool = False
+        self,
+        store: PairStore | BuiltPairs,
+        tokens: int,
+        seed: int,
+        target: Tokenizer,
+        start_id: int,
+        is_fixed: bool = False,
+        cache: Path | None = None,
     ) -> None:
         self.store, self.target, self.start_id = store, target, start_id
-        self.batches = (BucketBatches if is_fixed else TokenBatches)(store.lengths, tokens, seed)
+        self.batches: BucketBatches | TokenBatches | ShardedBatches
+        if isinstance(store, BuiltPairs) and not is_fixed:
+            shards = store.shards
+            self.batches = ShardedBatches(store.lengths, shards.edges, tokens, seed, shards.prefetch, cache)
+        else:
+            self.batches = (BucketBatches if is_fixed else TokenBatches)(store.lengths, tokens, seed)
 
-    def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
+    def steps(self, epoch: int, group: int) -> Sequence[Sequence[np.ndarray]]:
         return self.batches.steps(epoch, group)
 
     def batch(self, rows: np.ndarray, key: tuple[int, int] = (0, 0)) -> Batch:
@@ -98,7 +123,12 @@ class TranslationTask(Task):
     def sources(cls, given: Given) -> dict[str, dict[str, Any]]:
         """Return the files and columns of each split. The columns default to well-known names."""
         paths = {split: as_paths(corpus) for split, corpus in given.splits.items()}
-        columns = {split: given.options.get("columns") or named_pair_columns(path) for split, path in paths.items()}
+        if isinstance(train := paths["train"], Path) and is_built(train):
+            require_kind(train, "pairs", "--pairs")
+        columns = {
+            split: given.options.get("columns") or ((0, 1) if is_built(path) else named_pair_columns(path))
+            for split, path in paths.items()
+        }
         for split, names in columns.items():
             if "columns" not in given.options and isinstance(path := paths[split], Path) and isinstance(names[0], str):
                 console.print(describe_columns(path, names))
@@ -113,6 +143,10 @@ class TranslationTask(Task):
         return plan_finetune_pairs(request, start, old)
 
     def learn(self, base: Pretrained | None, survey: PairSurvey | None) -> None:
+        if (folder := built_folder(self.recipe.data)) is not None:
+            self.tokenizers = load_tokenizers(RunFolder(folder), self.n_tokenizers)
+            refuse_other_tokenizers(folder, self.tokenizers, base)
+            return
         self.survey = survey or survey_pairs(self.recipe.data)
         if base is not None:
             self.tokenizers = [base.source_tokenizer, base.target_tokenizer]
@@ -124,6 +158,9 @@ class TranslationTask(Task):
         return self.recipe.with_vocab(source_vocab=source.vocab_size, target_vocab=target.vocab_size)
 
     def store(self) -> None:
+        if (folder := built_folder(self.recipe.data)) is not None:
+            use_built(folder, self.run.data)
+            return
         fractions = self.survey.fractions(self.recipe.data)
         for line in encode_pairs(self.recipe.data, self.tokenizers, fractions, self.run.data):
             console.print(line, markup=False)
@@ -133,7 +170,9 @@ class TranslationTask(Task):
         seed = train.seed if name == "train" else 0
         is_fixed = name == "train" and train.batches == "fixed"
         start = start_id(self.recipe, target)
-        return PairBatches(PairStore(self.path(name)), train.tokens, seed, target, start, is_fixed)
+        return PairBatches(
+            open_pairs(self.path(name)), train.tokens, seed, target, start, is_fixed, self.run.data / "batches.json"
+        )
 
     def describe(self) -> str:
         split = self.split("train")
@@ -227,6 +266,8 @@ class TranslationTask(Task):
 
 
 def as_paths(corpus: Any) -> Path | tuple[Path, Path]:
+    if is_address(corpus):
+        return local_copy(corpus)
     return (Path(corpus[0]), Path(corpus[1])) if isinstance(corpus, tuple | list) else Path(corpus)
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
+from clearformer.data.built.folder import is_built
 from clearformer.data.files.open import PAIRS, TABLES
 from clearformer.data.objects.staging import staged
 from clearformer.data.sources import file_type
@@ -273,7 +274,8 @@ def start(
 def probe(recipe: Recipe) -> None:
     """Read one example of each split now, so that a missing test set is reported before training."""
     for split in ("train", "valid", "test"):
-        if (source := recipe.data.source(split)) is not None:
+        source = recipe.data.source(split)
+        if source is not None and not is_built(source.path[0] if isinstance(source.path, tuple) else source.path):
             next(source.read())
 
 

@@ -126,6 +126,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "merge": ("merge LORA OUT", "base"),
     "compare": ("compare compare.toml --out OUT --device cpu", "runs"),
     "sweep": ("sweep --labels films.tsv --over optim.lr=0.001,0.002 --out OUT --model textcnn TRAIN", "table"),
+    "plan": ("plan --pairs PAIRS --device h100", "memory_mb"),
+    "data": ("data build --pairs PAIRS --out OUT", "shards"),
     "demo": ("demo --steps 2 --set train.validate_every=2 --out OUT", "run"),
 }
 SLOW = {"demo", "compare", "sweep"}  # they train in processes of their own, or for longer

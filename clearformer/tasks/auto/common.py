@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from clearformer.data.built.folder import is_built, read_index
 from clearformer.errors import ConfigError
 from clearformer.models import MODELS
 from clearformer.models.build import model_task, outline, preset_name, presets
@@ -26,6 +27,13 @@ def refuse_other_models(model: Mapping[str, Any], task: str, hint: str) -> None:
     kind = str(model.get("kind", sizes.get("kind")))
     if kind in MODELS and (other := model_task(kind)) != task:
         raise ConfigError(f"{model.get('preset', kind)} is a model for {other}, not for {task}", hint)
+
+
+def built_tables(request: Request) -> dict[str, Any]:
+    """Return the tables [text] and [data] that the training data was built with; {} for ordinary files."""
+    path = request.sources["train"]["path"]
+    path = path[0] if isinstance(path, tuple) else path
+    return read_index(path).tables if is_built(path) else {}
 
 
 def print_plan(data: str, model: str, training: str) -> None:

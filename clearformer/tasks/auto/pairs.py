@@ -17,6 +17,7 @@ from clearformer.models.build import model_key, model_task
 from clearformer.tables import Tables
 from clearformer.tasks.auto.common import (
     MICRO_BATCH,
+    built_tables,
     describe_optimizer,
     in_epochs,
     micro_batches,
@@ -36,7 +37,8 @@ RNN_PAIRS = ("seq2seq", "bahdanau")  # names without a size
 
 def plan_pairs(request: Request) -> Plan:
     """Choose a recipe to train a translator from scratch."""
-    table: dict[str, Any] = {"data": request.data}
+    built = built_tables(request)
+    table: dict[str, Any] = {"data": request.data | built.get("data", {})}
     model = request.model
     # A plain transformer is given a size below.
     named = {model_key(model): model} if model not in (None, "transformer") else {}
@@ -54,6 +56,8 @@ def plan_pairs(request: Request) -> Plan:
     table |= sized(
         survey, request, draft, named if not is_sized else None, has_two, "vocab_size" in overridden.get("text", {})
     )
+    if built:
+        table["text"] = built["text"]
     recipe = request.recipe(table)
     announce(recipe, survey, request)
     return Plan(recipe, survey)

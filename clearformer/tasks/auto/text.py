@@ -9,6 +9,7 @@ Fine-tuning keeps the tokenizer, the objective and the context length of the tra
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clearformer.data.built.folder import is_built, read_index
 from clearformer.data.corpora import TextCorpora
 from clearformer.errors import ConfigError, DataError
 from clearformer.models.build import model_key, preset_name, presets
@@ -16,6 +17,7 @@ from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.auto.common import (
     MICRO_BATCH,
+    built_tables,
     describe_optimizer,
     finetuning_tables,
     in_epochs,
@@ -67,6 +69,10 @@ class Choice(NamedTuple):
     def special_tokens(self) -> list[str]:
         return OTHERS[self.kind][1] if self.kind in OTHERS else []
 
+    def built_data(self, built: dict[str, Any]) -> dict[str, Any]:
+        """The part of [data] that a folder was built with; a task that cannot use the folder refuses it later."""
+        return {} if self.kind in OTHERS else built.get("data", {})
+
     @property
     def is_recurrent(self) -> bool:
         return self.kind == "rnn-lm"
@@ -75,7 +81,8 @@ class Choice(NamedTuple):
 def plan_text(request: Request) -> Plan:
     """Choose a recipe to train a language model from scratch."""
     choice = choose_model(request)
-    table: dict[str, Any] = {"data": request.data, "objective": {"kind": choice.objective}}
+    built = built_tables(request)
+    table: dict[str, Any] = {"data": request.data | choice.built_data(built), "objective": {"kind": choice.objective}}
     # Validated once before the text is read, so that a misspelt key is reported at once.
     sizes = {"n_heads": MODEST.heads, "d_model": MODEST.width, "max_length": LONGEST}
     drafted = sizes if choice.is_sized and not choice.is_recurrent else {}
@@ -83,6 +90,8 @@ def plan_text(request: Request) -> Plan:
     n_chars = count_characters(draft)
     has_characters = choice.kind not in OTHERS  # a masked character is too easy to predict
     by_character = n_chars <= CHARACTERS and has_characters
+    if built:
+        by_character = built["text"]["kind"] == "char"
     n_tokens = n_chars if by_character else n_chars / CHARS_PER_TOKEN
     on_gpu = pick_device(request.device).type == "cuda"
     size = text_sizes(n_chars) if on_gpu else MODEST
@@ -93,7 +102,7 @@ def plan_text(request: Request) -> Plan:
     drop = {"dropout": size.dropout, "attention_dropout": size.dropout}  # if the model has these keys
     drop = {key: value for key, value in drop.items() if key in type(draft.model).model_fields}
     table |= {
-        "text": text_table(by_character, choice.special_tokens),
+        "text": built.get("text") or text_table(by_character, choice.special_tokens),
         "model": {**drop, **choice.named, **(model_sizes(choice.kind, size) if choice.is_sized else {})},
     }
     steps = max(500, tens(size.epochs * tokens_of_text(n_chars, has_characters) / size.tokens))
@@ -229,7 +238,9 @@ def inherited_tables(request: Request, start: Path, old: Tables) -> dict[str, An
 
 def count_characters(recipe: Tables) -> int:
     """Count the characters of the training text."""
-    n_chars = sum(map(len, recipe.data.read("train")))
+    path = recipe.data.source("train").path
+    path = path[0] if isinstance(path, tuple) else path
+    n_chars = read_index(path).n_chars if is_built(path) else sum(map(len, recipe.data.read("train")))
     if n_chars == 0:
         raise DataError("no text is left to train on", "add text, or lower data.held_out and data.held_out_test")
     return n_chars

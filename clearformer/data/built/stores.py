@@ -1,0 +1,135 @@
+"""Read the shards of a built folder as one store. A shard is opened, or fetched, when a row of it is needed."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearformer.data.built.folder import REMOTE, Index, read_index, read_lengths, read_pointer
+from clearformer.data.built.remote import Remote, local_copy
+from clearformer.data.store import DocumentStore, PairStore, Ragged, Store
+
+
+class Shards:
+    """The shards of a folder, opened as `kind` on first use."""
+
+    def __init__(self, folder: Path, kind: type[Store]) -> None:
+        self.folder, self.kind, self.index = folder, kind, read_index(folder)
+        self.edges = np.concatenate([[0], np.cumsum([shard.rows for shard in self.index.shards])])
+        self.opened: dict[int, Any] = {}
+        self.remote = Remote.read(folder) if (folder / REMOTE).is_file() else None
+
+    def open(self, n: int) -> Any:
+        """Return the store of shard n."""
+        if n not in self.opened:
+            name = f"{self.index.shards[n].name}.safetensors"
+            if self.remote is not None:
+                self.remote.fetch(name)
+            self.opened[n] = self.kind(self.folder / name)
+        return self.opened[n]
+
+    def prefetch(self, numbers: Iterable[int]) -> None:
+        """Fetch shards in the background, if they are not here."""
+        if self.remote is not None:
+            for n in numbers:
+                self.remote.prefetch(f"{self.index.shards[n].name}.safetensors")
+
+
+class BuiltPairs:
+    """The pairs of a built folder, with the interface of a PairStore."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.shards = folder, Shards(folder, PairStore)
+
+    @property
+    def index(self) -> Index:
+        return self.shards.index
+
+    def __len__(self) -> int:
+        return self.index.n_rows
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return read_lengths(self.path)
+
+    def rows(self, index: np.ndarray) -> tuple[Ragged, Ragged]:
+        """Return the sources and the targets of the pairs with the indices `index` (B,), in this order."""
+        edges = self.shards.edges
+        numbers = np.searchsorted(edges, index, side="right") - 1
+        first = int(numbers[0])
+        if (numbers == first).all():  # as in training: a batch is from one shard
+            source, target = self.shards.open(first).rows(index - edges[first])
+            return source, target
+        single = [self.shards.open(int(n)).rows(np.array([i - edges[n]])) for n, i in zip(numbers, index)]
+        source, target = (
+            Ragged(np.concatenate([row.flat for row in side]), np.concatenate([row.lengths for row in side]))
+            for side in zip(*single)
+        )
+        return source, target
+
+
+class Joined:
+    """Arrays laid end to end, indexed as one: what Windows and Streams need of a stream of tokens."""
+
+    def __init__(self, shards: Shards, sizes: list[int]) -> None:
+        self.shards, self.edges = shards, np.concatenate([[0], np.cumsum(sizes)])
+
+    def __len__(self) -> int:
+        return int(self.edges[-1])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.shards.open(0).tokens.dtype
+
+    def __getitem__(self, at: Any) -> np.ndarray:
+        if isinstance(at, slice):
+            return self[np.arange(*at.indices(len(self)))]
+        at = np.asarray(at) % len(self)  # −1 is the last token, as in numpy
+        result = np.empty(at.shape, self.dtype)
+        numbers = np.searchsorted(self.edges, at, side="right") - 1
+        for n in np.unique(numbers).tolist():
+            here = numbers == n
+            result[here] = self.shards.open(n).tokens[at[here] - self.edges[n]]
+        return result
+
+
+class BuiltDocuments:
+    """The documents of a built folder, with the interface of a DocumentStore."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.shards = folder, Shards(folder, DocumentStore)
+        self.metadata = {"start": str(self.shards.index.tables["start"])}
+        self.tokens = Joined(self.shards, [shard.tokens[0] for shard in self.shards.index.shards])
+
+    def __len__(self) -> int:
+        return self.shards.index.n_rows
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(read_lengths(self.path)[:, 0], dtype="int64")])
+
+    @property
+    def start_id(self) -> int:
+        return int(self.metadata["start"])
+
+
+def open_pairs(path: Path) -> PairStore | BuiltPairs:
+    """Open the pairs in a file, or those of the folder that it points to."""
+    folder = pointed_to(path)
+    return PairStore(path) if folder is None else BuiltPairs(folder)
+
+
+def open_documents(path: Path) -> Any:
+    """Open the documents in a file, or those of the folder that it points to: a DocumentStore, or BuiltDocuments."""
+    folder = pointed_to(path)
+    return DocumentStore(path) if folder is None else BuiltDocuments(folder)
+
+
+def pointed_to(path: Path) -> Path | None:
+    pointer = read_pointer(path)
+    if pointer is None:
+        return None
+    folder, url = pointer
+    return local_copy(url) if url is not None and not folder.exists() else folder

@@ -1,0 +1,131 @@
+"""The estimate of a training: memory of each process by part, seconds per step, hours, and whether it fits."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+
+from clearformer.planning.batches import Batches, all_steps
+from clearformer.planning.calibration import stopwatch
+from clearformer.planning.clocks import Clock, Roofline, Stopwatch
+from clearformer.planning.devices import HERE, Device, find_device
+from clearformer.planning.heap import Heap, peak_of
+from clearformer.planning.rehearsal import Rehearsal, rehearse
+from clearformer.tables import Tables
+from clearformer.training.precision import pick_device
+
+HIDDEN = 0.1  # on a CPU: a margin for what torch's kernels allocate inside, which a rehearsal cannot see
+SHARDED = ("weights", "average", "optimiser", "gradients")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a training is to run: a kind of device, how many of them, and the clock for it."""
+
+    device: Device
+    n_devices: int
+    clock: Clock
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device("cuda" if self.device.is_gpu else "cpu")
+
+
+def find_target(name: str, n_devices: int) -> Target:
+    """Return the device of this name, of devices.toml or of this machine."""
+    if name in HERE:
+        watch = stopwatch(pick_device(name).type)
+        return Target(watch.roofline.device, n_devices, watch)
+    device = find_device(name)
+    return Target(device, n_devices, Roofline(device))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Memory in bytes, of one process. `parts` add up to `peak`."""
+
+    recipe: Tables
+    target: Target
+    n_parameters: int
+    n_trainable: int
+    parts: dict[str, int]
+    seconds_per_step: float
+    flops_per_step: int
+
+    @property
+    def peak(self) -> int:
+        return sum(self.parts.values())
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.target.device.memory_gb * 1e9
+
+    @property
+    def hours(self) -> float:
+        seconds = self.recipe.train.steps * self.seconds_per_step
+        return min(seconds, self.recipe.train.max_seconds or inf) / 3600
+
+    def as_json(self) -> dict[str, Any]:
+        device, train = self.target.device, self.recipe.train
+        return {
+            "device": device.title,
+            "devices": self.target.n_devices,
+            "parameters": self.n_parameters,
+            "trainable": self.n_trainable,
+            "memory_mb": {name: round(n / 1e6, 1) for name, n in self.parts.items()},
+            "peak_mb": round(self.peak / 1e6, 1),
+            "device_mb": round(device.memory_gb * 1e3),
+            "fits": self.fits,
+            "seconds_per_step": float(f"{self.seconds_per_step:.4g}"),
+            "tflop_per_step": float(f"{self.flops_per_step / 1e12:.4g}"),
+            "steps": train.steps,
+            "hours": float(f"{self.hours:.4g}"),
+        }
+
+
+def estimate(recipe: Tables, batches: Batches, target: Target) -> Estimate:
+    """Rehearse the recipe on these batches, and add up memory and time.
+
+    The time of the step of median size is measured, or computed; other sizes are scaled by the work that they contain.
+    """
+    mixed = recipe
+    if target.device.is_gpu and recipe.train.precision == "auto":
+        mixed = recipe.with_tables(train=recipe.train.changed(precision="bfloat16"))
+    done = rehearse(mixed, all_steps(batches), batches.task_for(mixed), fused=target.device.is_gpu)
+    steps = done.steps[len(batches.largest) :]
+    rough = Roofline(target.device)
+    works = [rough.step(step) for step in steps]
+    middle = sorted(range(len(steps)), key=works.__getitem__)[len(steps) // 2]
+    seconds = target.clock.step(steps[middle]) * sum(works) / len(works) / works[middle]
+    if isinstance(target.clock, Stopwatch):
+        target.clock.save()
+    parts = memory_parts(done, recipe, target)
+    seconds += exchange_seconds(done, recipe, target)
+    flops = sum(step.flops for step in steps) // len(steps)
+    return Estimate(recipe, target, done.n_parameters, done.n_trainable, parts, seconds, flops)
+
+
+def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, int]:
+    """The bytes of each part at the peak of the largest step, of one process."""
+    largest = max(done.steps, key=lambda step: step.peak)
+    parts = dict(largest.parts)
+    if recipe.train.parallel == "shard" and target.n_devices > 1:
+        parts = {name: n // target.n_devices if name in SHARDED else n for name, n in parts.items()}
+        parts["gathered blocks"] = 2 * done.largest_block  # one in use, and the next
+    elif target.n_devices > 1:
+        parts["exchange"] = 4 * done.n_trainable
+    process = round(target.device.process_mb * 1e6)
+    if target.device.is_gpu:
+        return {**parts, "allocator": round(0.05 * largest.peak), "process": process}
+    heap = max(peak_of(done.events, Heap()), largest.peak)
+    return {**parts, "allocator": heap - largest.peak, "kernels": round(HIDDEN * heap), "process": process}
+
+
+def exchange_seconds(done: Rehearsal, recipe: Tables, target: Target) -> float:
+    """Seconds per step to sum gradients, or to gather and scatter sharded weights, in a ring without overlap."""
+    n = target.n_devices
+    if n == 1 or not target.device.link_gb_per_s:
+        return 0.0
+    n_bytes = 4 * (3 * done.n_parameters if recipe.train.parallel == "shard" else 2 * done.n_trainable)
+    return n_bytes * (n - 1) / n / (target.device.link_gb_per_s * 1e9)
