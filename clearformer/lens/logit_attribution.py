@@ -136,9 +136,9 @@ def through_norm(norm: nn.Module, parts: Parts) -> Parts:
     if isinstance(norm, nn.Identity):
         return parts
     if isinstance(norm, TokenBatchNorm):
-        factor, shift = (value.double() for value in norm.line())
-        parts = {name: part * factor for name, part in parts.items()}
-        return parts | {BIASES: parts[BIASES] + shift}
+        slope, intercept = (value.double() for value in norm.line())
+        parts = {name: part * slope for name, part in parts.items()}
+        return parts | {BIASES: parts[BIASES] + intercept}
     x = sum(parts.values())
     assert isinstance(x, Tensor)
     scale = norm.weight.double()
