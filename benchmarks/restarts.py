@@ -125,7 +125,7 @@ def main() -> None:
                 "files_left_over": len([*(folder / "killed").rglob(".*")]),
                 "seconds": round(time.time() - begun),
             }
-            print(ranks, result[f"{ranks} ranks"], flush=True)
+            record({**result, **stamp("python benchmarks/restarts.py")}, args.out)
     with TemporaryDirectory() as name:
         result["four_to_two_ranks_largest_loss_difference"] = fewer_ranks(Path(name))
     record({**result, **stamp("python benchmarks/restarts.py")}, args.out)

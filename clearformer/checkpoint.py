@@ -90,7 +90,7 @@ class RunFolder:
     def sweep(self) -> None:
         """Remove the temporary files and folders of killed processes, .<name>.<process id> and .<name>.<suffix>."""
         for folder in (self.path, self.data):
-            for ending in ("toml", "json", "jsonl", "safetensors"):
+            for ending in ("toml", "json", "jsonl", "safetensors", "png"):
                 for draft in folder.glob(f".*.{ending}.*"):
                     if draft.is_dir():
                         shutil.rmtree(draft)

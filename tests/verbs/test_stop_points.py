@@ -74,8 +74,9 @@ def test_some_stop_points(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["train", "full", "lora", "import", "export"])
-def test_every_stop_point(folder: Path, tmp_path: Path, name: str) -> None:
+def test_many_stop_points(folder: Path, tmp_path: Path, name: str, stop_every: int) -> None:
+    """Every eleventh one; `pytest -m slow tests/verbs/test_stop_points.py --stop-every 1` visits all of them."""
     (tmp_path / "points").mkdir()
-    stop_everywhere(tmp_path, 1, cases(folder)[name])
+    stop_everywhere(tmp_path, stop_every, cases(folder)[name])
