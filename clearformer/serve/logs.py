@@ -34,7 +34,15 @@ class Logs:
         """Write an unexpected error with its traceback."""
         self.write("error", "bug", error=repr(error), traceback="".join(traceback.format_exception(error)), **fields)
 
-    def warn(self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+    def warn(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         """Write a warning of Python, in place of warnings.showwarning. It may quote the text of a user."""
         text = str(message) if self.has_texts else None
         self.write("warning", "warning", category=category.__name__, at=f"{filename}:{lineno}", message=text)
