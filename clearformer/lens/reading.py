@@ -91,11 +91,11 @@ def read(handle: Handle, text: Input, target: str | None = None) -> Reading:
 
 @read.register
 def read_pair(handle: Translator, text: str, target: str | None = None) -> Reading:
-    if target is None:  # its tokens as they were written: the same text may also be divided into more of them
-        written_ids = handle.candidates([text])[0][0].tokens[: handle.model.config.max_length - 1]
+    if target is None:  # its text may be divided into more tokens than were written, so that no cut is reported
+        tokens = handle.target_tokenizer.encode([handle.translate(text)])[0][: handle.model.config.max_length - 1]
     else:
-        written_ids = handle.encode(handle.target_tokenizer, [target])[0]
-    pair = handle.encode_sources([text])[0], written_ids
+        tokens = handle.encode(handle.target_tokenizer, [target])[0]
+    pair = handle.encode_sources([text])[0], tokens
     source, written = handle.source_tokenizer.pieces(pair[0]), handle.target_tokenizer.pieces(pair[1])
     first = handle.target_tokenizer.pieces([handle.start_id])
     return Reading(

@@ -40,7 +40,7 @@ class Logs:
         category: type[Warning],
         filename: str,
         lineno: int,
-        file: Any = None,
+        file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
         """Write a warning of Python, in place of warnings.showwarning. It may quote the text of a user."""
