@@ -21,7 +21,7 @@ def follows(
 
     Examples:
       clearformer follows --model runs/bert "The man pulled a cart." "It was heavy."
-      clearformer follows --model runs/bert "The man pulled a cart." "It was heavy." "Prices rose again."
+      clearformer follows --model runs/bert "The man pulled a cart." "It was heavy." "Prices rose."
       clearformer follows --model runs/bert --json "The man pulled a cart." "It was heavy."
 
     Prints the probability that the second text follows the first and the text, most probable first. The model needs a

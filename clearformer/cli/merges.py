@@ -33,7 +33,7 @@ def merges(
     Examples:
       clearformer merges low low lower lowest
       clearformer merges low lower lowest -n 3 --json
-      clearformer merges --text book.txt -n 50 eat eats eaten ate   # learned from a book, seen on four words
+      clearformer merges --text book.txt -n 50 eat eats eaten ate     # learned from a book
 
     Prints a line for each merge: the most frequent pair of neighbouring symbols, its count, and the words after it.
     """

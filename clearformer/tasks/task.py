@@ -278,7 +278,7 @@ class Task(ABC):
     def steps(self, world: World) -> Steps:
         """Return the batches of a run that was started in this world. The number of ranks now does not matter."""
         train = self.recipe.train
-        if train.step == "epoch":
+        if train.per_step == "epoch":
             return WholeEpochs(self.split("train"))
         return Steps(self.split("train"), train.accumulation * world.size)
 

@@ -34,7 +34,7 @@ class TrainConfig(Config):
         4096, ge=1, description="tokens per micro-batch on each side, padding included (images for vision tasks)"
     )
     accumulation: int = Field(1, ge=1, description="micro-batches per process and step")
-    step: Literal["batches", "epoch"] = Field(
+    per_step: Literal["batches", "epoch"] = Field(
         "batches",
         description="what a step reads: `accumulation` micro-batches, or a whole epoch in as many micro-batches as it "
         "needs (full-batch gradient descent)",

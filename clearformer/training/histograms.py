@@ -22,7 +22,7 @@ from clearformer.checkpoint import whole
 from clearformer.layers.histogram import as_json, histogram, magnitudes
 from clearformer.layers.weight_names import place_of
 from clearformer.training.config import TrainConfig
-from clearformer.training.journal import cut_back, read_metrics
+from clearformer.training.journal import cut_back, read_records
 
 
 class Histograms:
@@ -44,7 +44,7 @@ class Histograms:
 
     def begin(self, step: int) -> None:
         """Remove what is recorded after `step`, where the run continues."""
-        if self.layers and any(record["step"] == step for record in read_metrics(self.path)):  # on every rank
+        if self.layers and any(record["step"] == step for record in read_records(self.path)):  # on every rank
             self.written = step
         if self.is_first and self.path.exists():
             cut_back(self.path, step)

@@ -144,7 +144,7 @@ def test_classes_are_named_later(cli: CliCall, photo: Path, tmp_path: Path) -> N
     code, out, err = cli("import", run, "--classes", ",".join(NAMES))
     assert (code, out, err) == (0, f"{run}\n", "")
     after = {path.name: path.read_bytes() for path in run.iterdir()}
-    assert {name for name in after if after[name] != before.get(name)} == {"classes.json"}
+    assert {name for name in after if after[name] != before.get(name)} == {"classes.json", "checksums.json"}
     assert by_us(cli, run, photo).keys() == {*NAMES}
 
 

@@ -57,6 +57,9 @@ def models(run: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("trained")
     short = {"device": "cpu", "settings": ["train.steps=2", "train.validate_every=2"]}
     films = [(f"a {label} film {i}", label) for i in range(30) for label in ("good", "bad")]
+    tales = [f"The dog {i} sees. The cat {i} sleeps. The man {i} eats." for i in range(60)]
+    sizes = ["model.n_layers=1", "model.d_model=28", "model.d_ff=46", "model.n_heads=2", "text.vocab_size=300"]
+    reading = [*short["settings"], *sizes, "objective.next_sentence=true", "data.sentences=mark"]
 
     def eye(out: Path) -> None:
         pixels = np.random.default_rng(0).integers(0, 256, (40, 9, 9), "uint8")
@@ -70,6 +73,7 @@ def models(run: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
     trainings: dict[str, Callable[[Path], object]] = {
         "CRITIC": lambda out: clearformer.train(labels=films, out=out, **short),
+        "READER": lambda out: clearformer.train(text=tales, model="bert", out=out, device="cpu", settings=reading),
         "EYE": eye,
         "EAR": ear,
         "LORA": lambda out: clearformer.finetune(run, pairs=corpus, method="lora", out=out, **short),
@@ -101,7 +105,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "score, --input": ("score --model GPT --input texts.txt", "scores"),
     "score, --out": ("score --model GPT --input texts.txt --out OUT.jsonl", "out"),
     "fill": ("fill --model GPT ___", "words"),
+    "follows": ("follows --model READER dog cat", "next"),
     "merges": ("merges low lower", "merges"),
+    "notes": ("notes apple", "examples"),
+    "verify": ("verify RUN", "faults"),
     "repair": ("repair --model GPT dog", "repairs"),
     "embed": ("embed --model BERT dog", "vectors"),
     "embed, nothing": ("embed --model BERT", "vectors"),

@@ -180,10 +180,11 @@ EXTRAS = {
     "excel": ("openpyxl", "train --pairs a.xlsx --dry-run"),
     "zstd": ("zstandard", "train --pairs a.tsv.zst --dry-run"),
     "audio": ("soundfile", "train --recordings words --dry-run"),
+    "remote": ("fsspec", "train --pairs s3://bucket/built --dry-run"),
     "serve": ("fastapi", "serve"),
     "studio": ("uvicorn", "studio --no-open"),
 }
-FOR_DEVELOPERS = {"all", "browser", "test"}
+FOR_DEVELOPERS = {"all", "browser", "docs", "test"}
 
 
 def test_every_extra_has_a_command() -> None:

@@ -41,6 +41,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 LANGUAGE_MODELS = ["gpt", "gpt-post", "llama", "alibi", "gpt-batch-norm", "gpt-without-norms"]
 TRANSLATORS = ["transformer", "transformer-batch-norm", "transformer-post", "t5"]
+# Running statistics that are not those of the activations make logits of thousands: probabilities of exactly 0 and 1.
+MODERATE = [name for name in TRANSLATORS if name != "transformer-batch-norm"]
 CLASSIFIERS = ["classifier", "classifier-gpt"]
 
 

@@ -123,10 +123,9 @@ def test_its_configuration_names_it(name: str) -> None:
 def test_a_network_for_loaded_weights_draws_none(name: str) -> None:
     """After loading, nothing of it differs from the network that the weights are from, tables included."""
     drawn = build(name)
-    before = torch.get_rng_state()
-    unfilled = build_unfilled(drawn.config)
+    weights, before = weights_of(drawn), torch.get_rng_state()
+    unfilled = build_unfilled(drawn.config, weights, name)
     assert torch.get_rng_state().equal(before)
-    weights = weights_of(drawn)
     for missing in weights:
         rest = {key: tensor for key, tensor in weights.items() if key != missing}
         with pytest.raises(CheckpointError, match=f"`{re.escape(missing)}` is missing"):

@@ -16,7 +16,7 @@ SETTINGS = [
 
 def weights(folder: Path, tokens: int, step: str = "epoch") -> dict[str, torch.Tensor]:
     out = folder / f"{tokens}-{step}"
-    settings = [*SETTINGS, f"train.step={step}", f"train.tokens={tokens}"]
+    settings = [*SETTINGS, f"train.per_step={step}", f"train.tokens={tokens}"]
     clearformer.train(pairs=folder / "pairs.tsv", out=out, steps=3, settings=settings)
     return load_tensors(out / "last.safetensors")[0]
 

@@ -174,7 +174,9 @@ def write_run(folder: Path, unit: str) -> RunFolder:
     rows: list[dict[str, Any]] = [{"step": 10 * i, "kind": "train", f"{unit}_per_s": speed} for i, speed in speeds]
     rows += [{"step": 10 * i, "kind": "valid", "bleu": 7.0 * i, "loss": 5.0 - i} for i in (1, 2, 3)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "report.json").write_text(json.dumps({unit: 1500, "steps": 30}))
+    (folder / "report.json").write_text(
+        json.dumps({unit: 1500, "steps": 30, "best_step": 30, "seed": 0, "seconds": 9.0})
+    )
     return RunFolder(folder)
 
 
