@@ -65,7 +65,8 @@ def load_for(
 def require_verb(verb: str, handle: Handle, model: str | Path) -> None:
     """Raise CheckpointError if a handle does not support the verb. `model` is its name in the message."""
     if verb not in handle.verbs:
-        raise CheckpointError(f"{model} is {handle.kind}: it cannot {verb}", uses(handle))
+        ability = "say whether a text follows" if verb == "follows" else verb
+        raise CheckpointError(f"{model} is {handle.kind}: it cannot {ability}", uses(handle))
 
 
 def load_as(kind: type[Kind], model: str | Path, device: str = "cpu") -> Kind:
