@@ -188,9 +188,9 @@ class Meter:
     `unit` is the unit of `tokens`: tokens, examples or images.
     """
 
-    def __init__(self, device: torch.device, unit: str = "tokens") -> None:
-        self.sums = torch.zeros(2, device=device)  # loss over tokens, gradient norm over steps
-        self.last = torch.zeros(2, device=device)  # the same of the last step
+    def __init__(self, device: torch.device, unit: str = "tokens", dtype: torch.dtype = torch.float32) -> None:
+        self.sums = torch.zeros(2, device=device, dtype=dtype)  # loss over tokens, gradient norm over steps
+        self.last = torch.zeros(2, device=device, dtype=dtype)  # the same of the last step
         self.unit = unit
         self.clear()
         self.start()
@@ -237,5 +237,5 @@ class Meter:
         return {"sums": self.sums.tolist(), "tokens": self.tokens, "steps": self.steps, "seconds": self.seconds}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.sums.copy_(torch.tensor(state["sums"]))
+        self.sums.copy_(torch.tensor(state["sums"], dtype=self.sums.dtype))
         self.tokens, self.steps, self.seconds = state["tokens"], state["steps"], state["seconds"]

@@ -84,7 +84,8 @@ class Trainer:
         self.carried = {} if carried is None else carried
         is_recorded = is_recordable(optimizer)
         self.average = Average(model, config.ema, is_recorded) if config.ema else None
-        self.meter, self.group = Meter(device, unit), 1
+        self.dtype = torch.float64 if config.precision == "float64" else torch.float32  # of sums of losses
+        self.meter, self.group = Meter(device, unit, self.dtype), 1
         self.guard = Guard(config.on_nonfinite, device, [buffer for _, buffer in statistics(model)])
         self.histograms = Histograms(model, config, run.histograms, world.is_first)
         self.progress, self.loggers = Progress(), loggers or Loggers()
@@ -290,7 +291,7 @@ class Trainer:
 
     def backward(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> Tensor:
         """Compute the gradient of the mean loss over `n_tokens`, the tokens of all micro-batches of all ranks."""
-        loss = torch.zeros((), device=self.device)
+        loss = torch.zeros((), device=self.device, dtype=self.dtype)
         for batch in batches:
             with autocast(self.device, self.config.precision):
                 total, _ = self.objective(self.model, batch)

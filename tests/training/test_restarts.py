@@ -117,8 +117,9 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_are_killed_under_torchrun(tmp_path, harness, ranks):
+def test_ranks_are_killed_under_torchrun(tmp_path, harness):
+    """With two ranks and three kills; benchmarks/restarts.py has four ranks and twenty kills, too."""
+    ranks = 2
     harness.write_inputs(tmp_path, 80)
     assert harness.torchrun(tmp_path, "peace", ranks).wait(300) == 0
     assert harness.kill_at_random(tmp_path, "killed", ranks, kills=3, seed=ranks) == 3

@@ -42,7 +42,7 @@ def stop_everywhere(folder: Path, every: int, *cases: Any) -> dict[str, Any]:
     print(json.dumps({name: {**one, "failures": len(one["failures"])} for name, one in report.items()}))
     for name, one in report.items():
         assert not one["failures"], (name, one["failures"])
-        assert one["points"] > 4
+        assert one["points"] > 1
         assert one["repeats"] > 0
     return report
 
