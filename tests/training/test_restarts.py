@@ -1,12 +1,7 @@
 """The same command, started again by a launcher, continues the run; the bits are those of a run left in peace."""
 
-import os
 import random
-import signal
-import time
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -104,46 +99,3 @@ def test_finetune_continues(pairs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     clearformer.finetune(**tune)
     assert "resumed at step 4 of 4" in capsys.readouterr().err
-
-
-# --- several processes: benchmarks/restarts.py, with fewer kills
-
-
-@pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return import_module("restarts")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_ranks_are_killed_under_torchrun(tmp_path, harness):
-    """With two ranks and three kills; benchmarks/restarts.py has four ranks and twenty kills, too."""
-    ranks = 2
-    harness.write_inputs(tmp_path, 80)
-    assert harness.torchrun(tmp_path, "peace", ranks).wait(300) == 0
-    assert harness.kill_at_random(tmp_path, "killed", ranks, kills=3, seed=ranks) == 3
-    assert harness.are_equal(tmp_path / "peace", tmp_path / "killed")
-    assert not [*(tmp_path / "killed").rglob(".*")]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_four_ranks_become_two_and_the_batches_stay(tmp_path, harness):
-    assert harness.fewer_ranks(tmp_path) < 1e-10
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_rank_that_stops_is_noticed_and_the_run_goes_on(tmp_path, harness):
-    """SIGSTOP: the process exists, but never answers. After train.timeout, torchrun starts both again."""
-    harness.write_inputs(tmp_path, 60)
-    assert harness.torchrun(tmp_path, "peace", 2).wait(200) == 0
-    launcher = harness.torchrun(tmp_path, "stopped", 2, "--set", "train.timeout=3")
-    while not (tmp_path / "stopped" / "last.safetensors").exists():
-        assert launcher.poll() is None
-        time.sleep(0.01)
-    os.kill(harness.workers(launcher.pid)[1], signal.SIGSTOP)
-    assert launcher.wait(200) == 0
-    assert "has not answered for 3 s" in (tmp_path / "stopped.log").read_text()
-    assert harness.are_equal(tmp_path / "peace", tmp_path / "stopped")
