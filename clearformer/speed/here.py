@@ -23,7 +23,7 @@ from clearformer.speed.models import GPT_SIZES, SIZES, as_text, gpt_folder, mari
 
 COMMAND = (sys.executable, "-m", "clearformer")
 UNDISTURBED = ("train.validate_every=1000000", "train.save_every=1000000", "train.patience=0", "train.accumulation=1")
-INTERRUPTED = 130  # the exit code of a run that was ended and saved
+INTERRUPTED = 128 + signal.SIGTERM  # the exit code of a run that was ended and saved
 SENTENCE = "The cat eats the mouse."
 
 
