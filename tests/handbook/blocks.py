@@ -75,7 +75,7 @@ class Session:
         done = subprocess.run(
             ["bash", "-c", source],
             cwd=self.folder,
-            env={**os.environ, "PATH": tools, "COLUMNS": "100"},
+            env={**os.environ, "PATH": tools, "COLUMNS": "100", "OMP_NUM_THREADS": "1"},  # pages run side by side
             capture_output=True,
             text=True,
         )
