@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +13,11 @@ from clearformer import checkpoint
 # Test sizes are tiny: a second thread would only be waited for, for seconds when the machine is busy. More are for
 # seeing that results do not depend on them.
 torch.set_num_threads(int(os.environ.get("CLEARFORMER_TEST_THREADS", "1")))
+
+# A process that is started in the background, or by nohup, ignores these signals; tests send them.
+for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, default)
 
 # Tests compare with the plain decoder unless they say otherwise, whatever engines this machine has compiled.
 os.environ["CLEARFORMER_CACHE"] = os.devnull
