@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -271,7 +272,7 @@ def test_a_budget_of_tokens_ends_a_training_like_its_last_step(tmp_path):
 def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkeypatch):
     """A clock that gains a second whenever it is read: somewhere before step 19 it is over."""
     now = iter(range(1000))
-    monkeypatch.setattr("clearformer.training.loop.time.monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("clearformer.training.loop.time", SimpleNamespace(monotonic=lambda: float(next(now))))
     progress = trainer(tmp_path, max_seconds=8.5).train(ToySteps())
     assert 2 < progress.step < 19
     metrics = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "valid"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -92,15 +93,15 @@ def test_a_step_that_compiles_is_not_waited_for(tmp_path):
 def test_saves_by_time(tmp_path, monkeypatch):
     """Each step takes a minute by this clock: with save_minutes = 2.5, every third step is saved."""
     clock, saved = [0.0], []
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("clearformer.training.loop.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def slowly(model, batch):
         clock[0] += 30  # two micro-batches per step
         return model(batch.x).square().sum(), len(batch.x)
 
     toy = trainer(tmp_path, slowly, save_every=1000, save_minutes=2.5, validate_every=1000, log_every=1000)
-    save = toy.save
-    toy.save = lambda: (saved.append(toy.progress.step), save())
+    save = toy.begin_save
+    toy.begin_save = lambda: (saved.append(toy.progress.step), save())
     toy.train(ToySteps())
     assert saved == [3, 6, 9, 12, 15, 18, 19]
 
