@@ -1,17 +1,26 @@
-"""Kill random ranks of a training under `torchrun --max-restarts`, and compare its weights with a run left in peace.
+"""Kill random ranks of a training under `torchrun --max-restarts`, and compare its weights with an undisturbed run.
 
-    python benchmarks/restarts.py --kills 20 --ranks 2,4        CPU, gloo; about ten minutes
+    python benchmarks/restarts.py --kills 20 --ranks 2,4        CPU, gloo; about 50 minutes, most of them spent waiting
 
-The command is never changed: torchrun starts all ranks again, and they continue from the last checkpoint. A change from
-four ranks to two is measured in float64, where the losses may differ by rounding only.
+The command is never changed: torchrun starts all ranks again, and they continue from the last checkpoint. A quarter of
+the kills comes while the processes start, the others come at random steps. In the last part, half of the kills hit four
+ranks; then all processes are killed, torchrun included, and the same command goes on with two ranks. This part is in
+float64, where the losses differ from those of four undisturbed ranks by rounding only.
+
+Where no torchrun looks after the processes, as with srun, they must notice themselves that one of them has died or
+stopped. `silence` measures how long that takes, with train.timeout = 10.
 """
 
 import argparse
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,8 +35,10 @@ from clearformer.training.journal import read_metrics
 SETTINGS = {
     "text.kind": "char", "model.n_encoder_layers": 1, "model.n_decoder_layers": 1, "model.d_model": 16,
     "model.d_ff": 16, "model.n_heads": 2, "train.tokens": 64, "train.accumulation": 2, "train.save_every": 3,
-    "train.log_every": 4, "train.validate_every": 20, "train.metric": "loss", "train.timeout": 20, "decode.beam": 1,
+    "train.log_every": 4, "train.validate_every": 20, "train.metric": "loss", "decode.beam": 1,
 }  # fmt: skip
+KILL, STOP = 9, 19
+SILENCE = 10  # train.timeout, in seconds
 
 
 def write_inputs(folder: Path, steps: int, **settings: Any) -> None:
@@ -39,42 +50,104 @@ def write_inputs(folder: Path, steps: int, **settings: Any) -> None:
     (folder / "recipe.toml").write_text(recipe.dump(), encoding="utf-8")
 
 
-def torchrun(folder: Path, out: str, ranks: int, *more: str) -> subprocess.Popen[str]:
-    """`clearformer train` in several processes, which are restarted together; their messages go to OUT.log."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["--max-restarts=60", "-m", "clearformer", "train", str(folder / "recipe.toml")]
-    command += ["--out", str(folder / out), "--device", "cpu", *more]
+def environment(**more: str) -> dict[str, str]:
     path = os.pathsep.join([str(Path(clearformer.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    with open(folder / f"{out}.log", "a", encoding="utf-8") as log:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
 
 
-def workers(launcher: int) -> list[int]:
-    """The processes that torchrun has started, by rank."""
-    found: dict[int, int] = {}
-    for children in Path(f"/proc/{launcher}/task").glob("*/children"):
-        for child in children.read_text().split():
-            for entry in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-                if entry.startswith(b"RANK="):
-                    found[int(entry[5:])] = int(child)
-    return [found[rank] for rank in sorted(found)]
+def train_command(folder: Path, out: str, *more: str) -> list[str]:
+    files = [str(folder / "recipe.toml"), "--out", str(folder / out)]
+    return ["-m", "clearformer", "train", *files, "--device", "cpu", *more]
 
 
-def kill_at_random(folder: Path, out: str, ranks: int, kills: int, seed: int) -> int:
-    """Kill random ranks of a run while it trains, with kill -9; return how many kills came before its end."""
-    draw, launcher, done, path = random.Random(seed), torchrun(folder, out, ranks), 0, folder / out / "metrics.jsonl"
-    while launcher.poll() is None:
-        before = path.stat().st_ino if path.exists() else 0
-        while launcher.poll() is None and (not path.exists() or path.stat().st_ino == before):
-            time.sleep(0.01)  # each start opens metrics.jsonl anew
-        time.sleep(draw.uniform(0.0, 0.6))
-        alive = workers(launcher.pid) if launcher.poll() is None else []
-        if done < kills and len(alive) == ranks:
-            os.kill(draw.choice(alive), 9)
-            done += 1
-    if launcher.returncode:
-        raise RuntimeError((folder / f"{out}.log").read_text(encoding="utf-8")[-3000:])
+class Launch:
+    """`clearformer train` in several processes, which torchrun restarts together; their messages go to OUT.log."""
+
+    def __init__(self, folder: Path, out: str, ranks: int, *more: str) -> None:
+        self.run, self.log, self.ranks = folder / out, folder / f"{out}.log", ranks
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        command += ["--max-restarts=60", *train_command(folder, out, *more)]
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
+
+    def finish(self, seconds: float = 1800) -> None:
+        """Wait for the end, and raise if it is a failure."""
+        if self.process.wait(seconds):
+            raise RuntimeError(self.log.read_text(encoding="utf-8")[-3000:])
+
+    def workers(self) -> list[int]:
+        """The processes that torchrun has started, by rank; none while some of them are missing."""
+        found: dict[int, int] = {}
+        for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with suppress(OSError):  # a process that ends meanwhile
+                for child in children.read_text().split():
+                    for entry in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                        if entry.startswith(b"RANK="):
+                            found[int(entry[5:])] = int(child)
+        return [found[rank] for rank in sorted(found)] if len(found) == self.ranks else []
+
+    def journal(self) -> tuple[int, int]:
+        """Which file metrics.jsonl is, since each start writes another one, and the last step in it."""
+        path = self.run / "metrics.jsonl"
+        with suppress(OSError, ValueError):
+            lines = read_metrics(path)
+            return path.stat().st_ino, lines[-1]["step"] if lines else 0
+        return 0, 0
+
+    def wait(self, is_reached: Callable[[], bool]) -> bool:
+        """Wait until something is reached, or the end; return whether it was reached."""
+        while not self.is_over:
+            if is_reached():
+                return True
+            time.sleep(0.01)
+        return False
+
+    def kill_at(self, steps: Iterable[int], draw: random.Random) -> int:
+        """Kill a random rank at about each of these steps, or on the way there; return the number of kills."""
+        self.old, self.file, done = set[int](), 0, 0
+        for step in steps:
+            is_early = draw.random() < 0.25
+            if not self.wait(self.is_started) or not (is_early or self.wait(partial(self.is_training, step))):
+                break
+            pids = self.workers()
+            time.sleep(draw.uniform(0.0, 3.0 if is_early else 0.3))
+            if pids and self.workers() == pids and not self.is_over:
+                self.old, self.file, done = {*pids}, self.journal()[0], done + 1
+                os.kill(draw.choice(pids), KILL)
+        return done
+
+    def is_started(self) -> bool:
+        """Whether there are new processes since the last kill."""
+        return bool(pids := self.workers()) and not self.old & {*pids}
+
+    def is_training(self, step: int) -> bool:
+        """Whether they have reached this step."""
+        file, reached = self.journal()
+        return file != self.file and reached >= step
+
+    def end(self) -> None:
+        """Kill torchrun and all ranks, as a power failure would."""
+        pids = self.workers()
+        self.process.kill()
+        self.process.wait()
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, KILL)
+
+
+def at_random(steps: int, kills: int, draw: random.Random) -> list[int]:
+    return sorted(draw.randrange(max(1, steps)) for _ in range(kills))
+
+
+def kill_ranks(folder: Path, out: str, ranks: int, kills: int, steps: int) -> int:
+    """Kill random ranks of a run, and wait for its end; return how many kills came before it."""
+    draw, launch = random.Random(ranks), Launch(folder, out, ranks)
+    done = launch.kill_at(at_random(steps - 20, kills, draw), draw)
+    launch.finish()
     return done
 
 
@@ -91,44 +164,96 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
 
 
-def fewer_ranks(folder: Path) -> float:
-    """Train with four ranks, and with four and then two; return the largest difference of their losses."""
-    write_inputs(folder, 12, **{"train.precision": "float64", "model.dropout": 0})
-    for out, more in (("four", []), ("fewer", ["--set", "train.pause=6"])):
-        assert torchrun(folder, out, 4, *more).wait() == 0
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "clearformer"]
-    command += ["train", "--resume", "--out", str(folder / "fewer"), "--set", "train.pause=none", "--device", "cpu"]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+def fewer_ranks(folder: Path, kills: int, steps: int) -> dict[str, Any]:
+    """Train with four ranks, and with four that become two in the middle; compare their losses."""
+    draw = random.Random(6)
+    write_inputs(folder, steps, **{"train.precision": "float64", "model.dropout": 0, "train.resume": "always"})
+    Launch(folder, "four", 4).finish()
+    launch = Launch(folder, "fewer", 4)
+    done = launch.kill_at(at_random(steps // 2, kills // 2, draw), draw)
+    launch.wait(lambda: launch.journal()[1] >= steps // 2)
+    launch.end()
+    launch = Launch(folder, "fewer", 2)
+    done += launch.kill_at([steps // 2 + step for step in at_random(steps // 2 - 20, kills - kills // 2, draw)], draw)
+    launch.finish()
     four, fewer = losses(folder / "four"), losses(folder / "fewer")
-    assert len(four) == len(fewer) == 3
-    return max(abs(a - b) for a, b in zip(four, fewer))
+    assert len(four) == len(fewer) == steps // 4
+    return {
+        "kills": done,
+        "largest_loss_difference": max(abs(a - b) for a, b in zip(four, fewer)),
+        "files_left_over": left_over(folder / "fewer"),
+    }
+
+
+def silence(folder: Path, ranks: int, number: int, draw: random.Random) -> float:
+    """Send a signal to one of several processes without torchrun; return the seconds until all others have ended."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    out = f"silent-{ranks}-{number}-{port}"
+    command = [sys.executable, *train_command(folder, out, "--set", f"train.timeout={SILENCE}")]
+    common = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks))
+    with open(folder / f"{out}.log", "w", encoding="utf-8") as log:
+        environments = [{**common, "RANK": str(rank)} for rank in range(ranks)]
+        processes = [subprocess.Popen(command, env=each, stdout=log, stderr=log) for each in environments]
+    try:
+        while not (folder / out / "last.safetensors").exists():
+            if any(process.poll() is not None for process in processes):
+                raise RuntimeError((folder / f"{out}.log").read_text(encoding="utf-8")[-3000:])
+            time.sleep(0.05)
+        time.sleep(draw.uniform(0.0, 1.0))
+        lost = draw.choice(processes)
+        lost.send_signal(number)
+        begun = time.monotonic()
+        codes = [process.wait(20 * SILENCE) for process in processes if process is not lost]
+        assert all(codes), f"exit codes {codes}: a process that has lost another one must fail"
+        return time.monotonic() - begun
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def left_over(run: Path) -> int:
+    """The number of temporary files in a run folder."""
+    return len([*run.rglob(".*")])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--out", type=Path, default=RESULTS / "restarts.json")
     args = parser.parse_args()
+    facts = stamp("python benchmarks/restarts.py")
     result: dict[str, Any] = {"what": "kill -9 of random ranks under torchrun --max-restarts, gloo on the CPU"}
+    result |= {"steps": args.steps}
     for ranks in map(int, args.ranks.split(",")):
         with TemporaryDirectory() as name:
-            folder = Path(name)
+            folder, begun = Path(name), time.time()
             write_inputs(folder, args.steps)
-            assert torchrun(folder, "peace", ranks).wait() == 0
-            begun = time.time()
-            kills = kill_at_random(folder, "killed", ranks, args.kills, seed=ranks)
-            result[f"{ranks} ranks"] = {
-                "kills": kills,
+            Launch(folder, "peace", ranks).finish()
+            alone, begun = time.time() - begun, time.time()
+            result[f"{ranks}_ranks"] = {
+                "kills": kill_ranks(folder, "killed", ranks, args.kills, args.steps),
                 "bit_equal": are_equal(folder / "peace", folder / "killed"),
-                "files_left_over": len([*(folder / "killed").rglob(".*")]),
+                "files_left_over": left_over(folder / "killed"),
+                "refused_connections": (folder / "killed.log").read_text(encoding="utf-8").count("Connection refused"),
                 "seconds": round(time.time() - begun),
+                "seconds_undisturbed": round(alone),
             }
-            record({**result, **stamp("python benchmarks/restarts.py")}, args.out)
+            record({**result, **facts}, args.out)
     with TemporaryDirectory() as name:
-        result["four_to_two_ranks_largest_loss_difference"] = fewer_ranks(Path(name))
-    record({**result, **stamp("python benchmarks/restarts.py")}, args.out)
+        draw, folder = random.Random(8), Path(name)
+        write_inputs(folder, 5000)
+        for ranks in map(int, args.ranks.split(",")):
+            for what, number in (("killed", KILL), ("stopped", STOP)):
+                seconds = [silence(folder, ranks, number, draw) for _ in range(5)]
+                result[f"{ranks}_ranks"][f"longest_seconds_to_notice_{what}"] = round(max(seconds), 1)
+        result["train.timeout"] = SILENCE
+    with TemporaryDirectory() as name:
+        result["four_to_two_ranks"] = fewer_ranks(Path(name), args.kills, args.steps)
+    record({**result, **facts}, args.out)
 
 
 if __name__ == "__main__":

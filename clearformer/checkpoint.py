@@ -9,6 +9,7 @@
     given/               a copy of data that was given as Python objects
     model.safetensors    the weights for inference: the best checkpoint so far
     last.safetensors     the weights, optimiser state and counters to resume from
+    last.safetensors.index.json and last.save-*.safetensors    the same of a sharded run: a file of each process
     metrics.jsonl        one JSON object per line, by step
     histograms.jsonl     histograms of weights, gradients and activations at each validation
     samples.jsonl        the sample of the model's output that each validation prints
@@ -24,21 +25,24 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from clearformer.disk import atomically, write_text
+from clearformer.checksums import forget
+from clearformer.disk import atomically, flush, write_text
 from clearformer.errors import CheckpointError
 from clearformer.small_files import parse_json, read_json
 from clearformer.wording import count
+
+Value = TypeVar("Value")
 
 CLASSES = "classes.json"
 CALIBRATION = "calibration.json"
@@ -53,6 +57,7 @@ class RunFolder:
         self.requested = path / "requested.toml"
         self.model = path / "model.safetensors"
         self.last = path / "last.safetensors"
+        self.index = path / "last.safetensors.index.json"
         self.metrics = path / "metrics.jsonl"
         self.histograms = path / "histograms.jsonl"
         self.samples = path / "samples.jsonl"
@@ -63,6 +68,11 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         return self.recipe.exists()
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file to resume from: the index of a sharded checkpoint, or last.safetensors."""
+        return self.index if self.index.exists() else self.last
 
     def require(self) -> None:
         if not self.path.exists():
@@ -88,7 +98,10 @@ class RunFolder:
             os.close(folder)
 
     def sweep(self) -> None:
-        """Remove the temporary files and folders of killed processes, .<name>.<process id> and .<name>.<suffix>."""
+        """Remove what killed processes have left.
+
+        These are temporary files and folders, .<name>.<process id> and .<name>.<suffix>, and parts of no checkpoint.
+        """
         for folder in (self.path, self.data):
             for ending in ("toml", "json", "jsonl", "safetensors", "png"):
                 for draft in folder.glob(f".*.{ending}.*"):
@@ -96,6 +109,44 @@ class RunFolder:
                         shutil.rmtree(draft)
                     elif draft.suffix[1:].isdigit():
                         draft.unlink()
+        self.discard_unlisted()
+
+    def discard_unlisted(self) -> None:
+        """Remove the parts that belong to no checkpoint."""
+        self.discard_parts(part_names(self.index) if self.index.exists() else [])
+
+    def discard_parts(self, kept: Sequence[str] = ()) -> None:
+        """Remove the parts of sharded checkpoints that are not `kept`, and the index if none is.
+
+        The index is removed first: an index always has its parts.
+        """
+        if not kept:
+            remove(self.path, [self.index.name])
+        remove(self.path, [path.name for path in self.path.glob("last.save-*.safetensors") if path.name not in kept])
+
+
+def part_names(index: Path) -> list[str]:
+    """Return the names of the files that the index of a sharded checkpoint lists, all in its own folder."""
+    try:
+        table = read_json(index)
+        names = table.get("parts") if isinstance(table, dict) else None
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise ValueError("it does not list the parts of a checkpoint")
+        if outside := [name for name in names if Path(name).name != name or "\0" in name]:
+            raise ValueError(f"it lists `{outside[0][:99]}`, a file outside its folder")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{index} cannot be read: {reason}", "copy the whole run folder again") from None
+    return names
+
+
+def remove(folder: Path, names: Sequence[str]) -> None:
+    """Remove files of a run folder, after their checksums."""
+    if present := [name for name in names if (folder / name).exists()]:
+        forget(folder, present)
+        for name in present:
+            (folder / name).unlink(missing_ok=True)
+        flush(folder)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -118,6 +169,18 @@ def read_report(run: RunFolder) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or error
         raise CheckpointError(f"{run.report} cannot be read: {reason}", "copy it again, or remove it") from None
     return report
+
+
+def read_class_file(path: Path) -> list[Any]:
+    """Read classes.json: the classes of a classifier, strings or numbers, in the order of its logits."""
+    try:
+        classes = read_json(path)
+        if not isinstance(classes, list) or not all(isinstance(label, str | int | float) for label in classes):
+            raise ValueError("it is not a list of classes")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be read: {reason}", "copy the whole run folder again") from None
+    return classes
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
@@ -184,8 +247,17 @@ def first_bytes(path: Path) -> bytes:
         return b""
 
 
+class Stored(Protocol):
+    """A tensor in a file; any of its rows can be read. A tensor without dimensions has no rows, and is read whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def read(self, start: int = 0, stop: int | None = None) -> Tensor: ...
+
+
 def load_weights(
-    model: nn.Module, weights: Mapping[str, Tensor], where: str, part: Collection[str] | None = None
+    model: nn.Module, weights: Mapping[str, Tensor | Stored], where: str, part: Collection[str] | None = None
 ) -> None:
     """Load weights into a model, which may be sharded. With `part`, load only the tensors listed there.
 
@@ -225,7 +297,7 @@ def weights_of(model: nn.Module, part: Collection[str] | None = None) -> dict[st
     return {name: state[name] for name in unique_names(model) if part is None or name in part}
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, tensors: Mapping[str, Value]) -> dict[str, Value]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
@@ -243,14 +315,34 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def like(tensor: Tensor, other: Tensor) -> Tensor:
-    """Shard a full tensor over the ranks like `other`. Each rank takes its shard from its own copy."""
+def like(tensor: Tensor | Stored, other: Tensor) -> Tensor:
+    """Shard a full tensor over the ranks like `other`. Each rank takes, or reads, no more than its own rows."""
     if not hasattr(other, "full_tensor"):
-        return tensor
-    from torch.distributed.tensor import DTensor, distribute_tensor
+        return loaded(tensor)
+    from torch.distributed.tensor import DTensor
 
     assert isinstance(other, DTensor)
-    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
+    start, stop = rows_of(other)
+    rows = tensor[start:stop] if isinstance(tensor, Tensor) else tensor.read(start, stop)
+    rows = rows.to(other.device, copy=True)
+    mesh, placements = other.device_mesh, other.placements
+    return DTensor.from_local(rows, mesh, placements, run_check=False, shape=other.shape, stride=other.stride())
+
+
+def loaded(tensor: Tensor | Stored) -> Tensor:
+    return tensor if isinstance(tensor, Tensor) else tensor.read()
+
+
+def rows_of(tensor: Tensor) -> tuple[int, int]:
+    """Return the rows of a sharded tensor that this rank holds, from start to stop."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    assert isinstance(tensor, DTensor)
+    assert tensor.placements == (Shard(0),)
+    n, mesh = tensor.size(0), tensor.device_mesh
+    most = -(-n // mesh.size())  # every rank has as many rows, except the last ones
+    start = min(mesh.get_local_rank() * most, n)
+    return start, min(start + most, n)
 
 
 def versions() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
     seal(folder)       add the checksums of all files that are new or have grown
     note(path, draft)  before a file is replaced: add the checksum of its successor
+    add, forget        the same for files that another process writes, and before files are removed
     faults(folder)     compare every file with its checksum, and describe the files that differ or are missing
 
 A file may have two checksums for a moment: its own, and the checksum of the file that is about to replace it. Whichever
@@ -123,6 +124,19 @@ def note(path: Path, draft: Path) -> None:
                 table[name] = {**new, "sha256": [*(one for one in before if one not in new["sha256"]), *new["sha256"]]}
                 write(folder, table)
             return
+
+
+def add(folder: Path, entries: Table) -> None:
+    """Add the checksums of files that other processes have written."""
+    with WRITING, suppress(ValueError):  # damaged: `faults` says so
+        write(folder, {**(read(folder) or {}), **entries})
+
+
+def forget(folder: Path, names: Collection[str]) -> None:
+    """Before files are removed: drop their checksums, if the folder keeps any."""
+    with WRITING, suppress(ValueError):
+        if table := read(folder):
+            write(folder, {name: entry for name, entry in table.items() if name not in names})
 
 
 def small_files(folder: Path) -> list[str]:

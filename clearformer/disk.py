@@ -16,8 +16,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def atomically(path: Path) -> Iterator[Path]:
+def atomically(path: Path, is_noted: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write to; on exit, flush the file to disk and rename it to `path`.
+
+    Its checksum is noted, unless the caller does this: only one process may write the checksums of a folder.
 
     The file mode follows the umask, even if the writer replaces the temporary file: safetensors creates it as 0600.
     """
@@ -29,7 +31,8 @@ def atomically(path: Path) -> Iterator[Path]:
         if S_IMODE(draft.stat().st_mode) != mode:
             draft.chmod(mode)
         flush(draft)
-        note(path, draft)
+        if is_noted:
+            note(path, draft)
         os.replace(draft, path)
         flush(path.parent)
     except (OSError, SafetensorError) as error:

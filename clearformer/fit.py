@@ -22,9 +22,9 @@ from clearformer.checkpoint import CALIBRATION, RunFolder, versions, write_json,
 from clearformer.checksums import seal, small_files
 from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.layers.linear import pack
-from clearformer.loading.folder import require_intact
+from clearformer.loading.folder import read_class_names, require_intact
 from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
-from clearformer.memory import keep_freed_memory, peak_mb
+from clearformer.memory import is_out_of_memory, keep_freed_memory, peak_mb
 from clearformer.metric import Metric
 from clearformer.models.build import build_model, model_class, require_memory
 from clearformer.recipe import Recipe
@@ -74,8 +74,8 @@ def start(
     """Do everything before the first step, and return the session that trains. The arguments are those of `train`."""
     context = opened(recipe, out, resume, device, base, survey, callbacks)
     trainer, task = context.__enter__()
-    where, is_first = trainer.device, trainer.world.is_first
-    test = partial(finish, task, trainer.run, trainer, where) if is_first else dict
+    is_tested = trainer.world.is_first or trainer.is_sharded
+    test = partial(finish, task, trainer.run, trainer, trainer.device) if is_tested else dict
     return Session(trainer, task.steps(World(size=trainer.progress.ranks)), test, context)
 
 
@@ -109,7 +109,7 @@ def opened(
                 make_deterministic()
             trainer, task = set_up(recipe, run, where, world, base, survey, loggers)
             settings = task.recipe.train
-            if resume and run.last.exists():
+            if resume and run.checkpoint.exists():
                 trainer.resume()
                 console.print(f"resumed at step {trainer.progress.step:,} of {task.recipe.train.steps:,}")
             elif recipe.tuning is not None:
@@ -124,10 +124,10 @@ def opened(
         assert trainer is not None
         say_saved("paused" if isinstance(ending, Paused) else "interrupted", trainer)
         raise
-    except torch.OutOfMemoryError as error:
-        raise out_of_memory(settings) from error
-    except RuntimeError as error:
-        if world.size == 1 or not is_lost(error):
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise out_of_memory(settings, where) from error
+        if isinstance(error, MemoryError) or world.size == 1 or not is_lost(error):
             raise
         raise lost(settings.timeout) from error
     finally:
@@ -147,11 +147,12 @@ def check_ranks(trainer: Trainer) -> None:
         )
 
 
-def out_of_memory(train: TrainConfig) -> MachineError:
+def out_of_memory(train: TrainConfig, device: torch.device) -> MachineError:
     smaller = f"--set train.tokens={max(1, train.tokens // 2)} --set train.accumulation={2 * train.accumulation}"
     recompute = ", or recompute activations: --set train.recompute=blocks" if train.recompute == "none" else ""
     return MachineError(
-        "the memory of the GPU is too small for this training", f"use smaller batches: {smaller}{recompute}"
+        f"the memory of {'this machine' if device.type == 'cpu' else 'the GPU'} is too small for this training",
+        f"use smaller batches: {smaller}{recompute}",
     )
 
 
@@ -160,7 +161,7 @@ def claim_folder(run: RunFolder, recipe: Recipe, resume: bool, world: World) -> 
     start = None if recipe.tuning is None else recipe.tuning.base
     if resume:
         run.require()
-    elif run.last.exists() or run.model.exists() or (start is not None and is_same(Path(start), run.path)):
+    elif run.checkpoint.exists() or run.model.exists() or (start is not None and is_same(Path(start), run.path)):
         raise CheckpointError(
             f"{run.path} already contains a run",
             f"resume it with `clearformer train --resume --out {run.path}`, or choose another --out",
@@ -222,8 +223,10 @@ def set_up(
     final = task.recipe
     torch.manual_seed(final.train.seed)
     require_memory(final.model)
+    is_sharded = final.train.parallel == "shard" and world.size > 1
     with built_in(final.train.precision):
-        model = build_model(final.model).to(device)
+        model = build_model(final.model)
+    model = model if is_sharded else model.to(device)  # `shard` moves a block at a time
     if base is not None:
         take_weights(model, base)
     learning = tune(model, final.tuning) if final.tuning is not None else None
@@ -235,7 +238,7 @@ def set_up(
     if final.train.recompute == "blocks" and not recompute_blocks(model) and not hasattr(plain, "chunk"):
         console.print(f"{final.model.kind} has no blocks to recompute: train.recompute = blocks has no effect")
     objective = compiled(plain, model, how)
-    if final.train.parallel == "shard" and world.size > 1:
+    if is_sharded:
         shard(model, device)
     saved = learning if final.tuning is not None and final.tuning.is_partial else None
     optimizer = final.optim.build(model, is_recorded)
@@ -253,7 +256,7 @@ def with_batches(recipe: Recipe, run: RunFolder, device: torch.device, world: Wo
     if train.batches != "auto":
         return recipe
     is_model_recordable = bool(getattr(model_class(recipe.model.kind), "is_recordable", False))
-    is_fixed = train.compile != "off" and is_model_recordable and not run.last.exists()
+    is_fixed = train.compile != "off" and is_model_recordable and not run.checkpoint.exists()
     batches = "fixed" if is_fixed and allows_recording(recipe, device, world) else "free"
     return recipe.with_tables(train=train.changed(batches=batches))
 
@@ -299,7 +302,7 @@ def how_to_run(
 def open_start(recipe: Recipe, run: RunFolder) -> Pretrained | None:
     """Open the base model of a fine-tuning run. It is no longer needed once the run has saved all weights."""
     tuning = recipe.tuning
-    if tuning is None or tuning.base is None or (run.last.exists() and not tuning.is_partial):
+    if tuning is None or tuning.base is None or (run.checkpoint.exists() and not tuning.is_partial):
         return None
     return open_base(located(tuning, run.path))
 
@@ -356,7 +359,10 @@ def announce(task: Task, model: nn.Module, device: torch.device, world: World) -
 
 
 def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -> dict[str, Any]:
-    """Test the best checkpoint, write the report, and plot the curves."""
+    """Test the best checkpoint, write the report, and plot the curves. Only the first process writes."""
+    tested = test_best(task, run, trainer, device) if task.has_test else None
+    if not trainer.world.is_first:
+        return {}
     progress = trainer.progress
     report: dict[str, Any] = {
         "valid": progress.scores,
@@ -372,14 +378,24 @@ def finish(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -
         "versions": versions(),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
-    if task.has_test:
-        best = open_model(run.path, str(device))
-        pack(best.network)
-        report["test"] = task.test(best)
+    if tested is not None:
+        report["test"] = tested
     write_json(run.report, report)
     draw_curves(run, task.metrics(task.recipe))
     seal(run.path, ["curves.png"])
     return report
+
+
+def test_best(task: Task, run: RunFolder, trainer: Trainer, device: torch.device) -> dict[str, Any]:
+    """Test the best checkpoint: opened as by `load`, or by all processes together if none may hold the whole model."""
+    if not trainer.is_sharded:
+        best = open_model(run.path, str(device))
+        pack(best.network)
+        return task.test(best)
+    recipe = Recipe.read(run.recipe)
+    classes = read_class_names(run.path, recipe)
+    best = Pretrained(run.path.name, run.path, recipe, trainer.model, task.tokenizers, classes=classes)
+    return trainer.tested(lambda model, step: task.test(best))
 
 
 def draw_curves(run: RunFolder, metrics: tuple[Metric, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Whether this machine can compile kernels."""
+"""Whether this machine can compile kernels, and the folder that keeps what is compiled."""
 
 import os
 import shutil
@@ -14,3 +14,22 @@ def can_compile() -> bool:
     compilers = (os.environ.get("CC", "gcc"), "gcc", "clang")
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return find_spec("triton") is not None and has_headers and any(map(shutil.which, compilers))
+
+
+def cache_home() -> Path:
+    """Return the user's folder for what can be made again. It may not exist."""
+    if chosen := os.environ.get("CLEARFORMER_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
+
+
+def keep_compiled_code() -> None:
+    """Make torch.compile keep its code in the user's cache.
+
+    Otherwise torch makes a folder among the temporary files as soon as `torch._dynamo` is imported, and never removes
+    it. Where the cache cannot be written, torch's choice stays.
+    """
+    folder = cache_home() / "inductor"
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK):
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))

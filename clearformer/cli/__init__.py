@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from clearformer.cli.options import write_introduction, write_parameters
 from clearformer.errors import ClearformerError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.memory import collect_rarely, end_quickly, keep_freed_memory
+from clearformer.toolchain import keep_compiled_code
 from clearformer.training.interrupt import stoppable
 from clearformer.version import __version__
 
@@ -38,6 +39,7 @@ Examples:
   clearformer train --pairs train.tsv --out runs/mine      # train a translator on your data
   clearformer evaluate --model runs/mine --pairs test.tsv  # measure BLEU and chrF
   clearformer generate --model runs/book --prompt "ROMEO:" # continue a prompt
+  clearformer fill "The man ___ a cart"                    # use the bundled language model
 
 `clearformer VERB --help` explains a verb and lists its options.
 """
@@ -189,6 +191,7 @@ def root(
 
 
 def main() -> None:
+    keep_compiled_code()
     try:
         app()
     finally:

@@ -22,16 +22,14 @@ from typing import Any
 
 from clearformer.checkpoint import write_json
 from clearformer.errors import MachineError
+from clearformer.toolchain import cache_home
 
 RECORD = "engine.json"
 
 
 def cache_folder() -> Path:
     """Return the folder of the engines, which may not exist."""
-    if chosen := os.environ.get("CLEARFORMER_CACHE"):
-        return Path(chosen).expanduser() / "engines"
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "clearformer" / "engines"
+    return cache_home() / "engines"
 
 
 def objection(folder: Path) -> str | None:

@@ -109,7 +109,7 @@ class Transformer(nn.Module):
     def start(self, source: Tensor, source_mask: Tensor | None) -> DecodeState:
         """Encode the source, and compute its keys and values for every decoder block. Nothing is decoded yet."""
         memory = self.encode(source, source_mask)
-        keys_values = [block.cross.remember(memory) for block in self.decoder.blocks]  # type: ignore[operator, union-attr]
+        keys_values = [block.remember(memory) for block in self.decoder.blocks]  # type: ignore[operator]
         return DecodeState(len(keys_values), source.device, keys_values, source_mask)
 
     def step(self, tokens: Tensor, state: DecodeState) -> tuple[Tensor, DecodeState]:

@@ -7,12 +7,8 @@ precision       --precision bfloat16 on the CPU                                 
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-import torch
-
-from clearformer.data.batch import Tensors
 from clearformer.planning.batches import Batches
 from clearformer.planning.estimate import Estimate, Target, estimate
 from clearformer.planning.rehearsal import Step
@@ -67,22 +63,4 @@ def divided(batches: Batches, changes: dict[str, Any]) -> Batches:
 
 
 def split_step(step: Step, n: int) -> Step:
-    return [part for batch in step[0] for part in rows_of(batch, n)], step[1]
-
-
-def rows_of(batch: Tensors, n: int) -> list[Tensors]:
-    """Divide the rows of a batch into n parts of nearly equal size; labelled positions are divided with them."""
-    size = len(batch)
-    edges = [round(i * size / n) for i in range(n + 1)]
-    parts = []
-    for start, stop in pairwise(edges):
-        if start < stop:
-            share = max(1, round(batch.n_tokens * (stop - start) / size))
-            fields = {
-                name: value[start:stop] if isinstance(value, torch.Tensor) and len(value) == size else value
-                for name, value in vars(batch).items()
-            }
-            if isinstance(labelled := fields.get("labelled"), torch.Tensor):
-                fields["labelled"] = labelled[:share] % fields["tokens"].numel()
-            parts.append(type(batch)(**{**fields, "n_tokens": share}))
-    return parts
+    return [part for batch in step[0] for part in batch.split(n)], step[1]

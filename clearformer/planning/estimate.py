@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from clearformer.memory import keep_freed_memory
 from clearformer.planning.batches import Batches, all_steps
 from clearformer.planning.calibration import stopwatch
 from clearformer.planning.clocks import Clock, Roofline, Stopwatch
@@ -118,7 +119,7 @@ def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, i
     process = round(target.device.process_mb * 1e6)
     if target.device.is_gpu:
         return {**parts, "allocator": round(0.05 * largest.peak), "process": process}
-    heap = max(peak_of(done.events, Heap()), largest.peak)
+    heap = max(peak_of(done.events, Heap(keep_freed_memory())), largest.peak)
     return {**parts, "allocator": heap - largest.peak, "kernels": round(HIDDEN * heap), "process": process}
 
 

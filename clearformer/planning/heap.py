@@ -3,7 +3,8 @@
     Heap      glibc on Linux: the smallest hole that fits, neighbouring holes are merged, the top grows
     Exact     the sum of what is allocated, which no allocator can beat
 
-Blocks of more than MAPPED bytes are mapped separately and returned when they are freed; others leave holes.
+Blocks from a threshold on are mapped separately and returned when they are freed; others leave holes. memory.py sets
+the threshold, to 1 GiB or to what glibc allows.
 """
 
 from bisect import bisect_left, insort
@@ -13,7 +14,6 @@ from typing import Protocol
 from clearformer.planning.ledger import Event
 
 ALIGNMENT = 64  # bytes
-MAPPED = 2**25  # memory.py sets this threshold
 PAGE = 4096
 SLACK = ALIGNMENT + 32  # glibc looks for this much more than an aligned block needs: a hole of its size is too small
 
@@ -40,9 +40,10 @@ class Exact:
 
 
 class Heap:
-    """Best fit with merging. `top` is the end of the heap, which never shrinks."""
+    """Best fit with merging. `top`, the end of the heap, never shrinks. Blocks from `threshold` on are mapped."""
 
-    def __init__(self) -> None:
+    def __init__(self, threshold: int) -> None:
+        self.threshold = threshold
         self.top = self.mapped = self.peak = 0
         self.used: dict[int, tuple[int, int]] = {}  # block -> (start, size); start −1: mapped
         self.by_size: list[tuple[int, int]] = []  # holes as (size, start), sorted
@@ -50,7 +51,7 @@ class Heap:
         self.by_end: dict[int, int] = {}
 
     def allocate(self, block: int, n_bytes: int) -> None:
-        if n_bytes >= MAPPED:
+        if n_bytes >= self.threshold:
             size = -(-n_bytes // PAGE) * PAGE
             self.used[block] = (-1, size)
             self.mapped += size

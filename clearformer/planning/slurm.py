@@ -24,7 +24,7 @@ TEMPLATE = """#!/bin/bash
 # The same file, submitted again, continues the run.
 set -euo pipefail
 out={out}
-if [ -e "$out/last.safetensors" ]; then
+if [ -e "$out/last.safetensors" ] || [ -e "$out/last.safetensors.index.json" ]; then
   arguments=(--resume --out "$out")
 else
   arguments=({arguments} --out "$out")

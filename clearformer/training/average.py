@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from clearformer.checkpoint import like
+from clearformer.checkpoint import Stored, like
 from clearformer.training.statistics import statistics
 
 
@@ -42,7 +42,7 @@ class Average:
         else:
             torch._foreach_lerp_(weights, self.tensors, self.gain)
 
-    def load(self, weights: Mapping[str, Tensor]) -> None:
+    def load(self, weights: Mapping[str, Tensor | Stored]) -> None:
         """Continue from an average that was saved; sharded tensors take their part of it."""
         for name, tensor in weights.items():
             self.weights[name].copy_(like(tensor, self.weights[name]))

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from clearformer.training.joining import join_name
 from clearformer.training.meeting import Meeting
 
 Value = TypeVar("Value")
@@ -88,6 +89,7 @@ def join_world(device: torch.device, seconds: float = 60) -> World:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     store, rank, size = next(iter(dist.rendezvous("env://")))
+    store = dist.PrefixStore(join_name(dist.PrefixStore("clearformer", store), rank, size), store)
     backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=seconds)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     return World(rank, size, Meeting(dist.PrefixStore("meeting", store), rank, size, seconds))
@@ -114,8 +116,8 @@ def shard(model: nn.Module, device: torch.device) -> None:
     """Shard the weights of every block over the ranks, then the rest of the model.
 
     Gradients are summed, not averaged, because each rank has divided by the token count of all ranks. A forward pass
-    enters the model through `hidden`, `read` or `answers`. The weights outside the blocks, embeddings and head, stay
-    gathered until the backward pass ends.
+    enters the model through `hidden`, `read` or `answers`, a search through `start` and `step`. The weights outside the
+    blocks, embeddings and head, stay gathered until the backward pass ends.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -126,25 +128,52 @@ def shard(model: nn.Module, device: torch.device) -> None:
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=part is not model)
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction
-    for name in ("hidden", "read", "answers"):
+        if hasattr(part, "remember"):
+            register_fsdp_forward_method(part, "remember")
+    for name in ("hidden", "read", "answers", "start", "step"):
         if hasattr(model, name):
             register_fsdp_forward_method(model, name)
 
 
 @contextmanager
-def gathered(model: nn.Module) -> Iterator[None]:
-    """Gather a sharded model on every rank inside the context, so that any method can be called, such as decoding.
+def block_by_block(model: nn.Module) -> Iterator[None]:
+    """Inside the context, a sharded model computes without gradients; every rank has to call it in the same way.
 
-    This needs memory for all weights, but not for their gradients and optimiser state. It has no effect on a model that
-    is not sharded.
+    As in training, a block is gathered while it computes, and embeddings and head in between as well. A model that is
+    not sharded is not changed.
     """
     parts: list[Any] = [module for module in model.modules() if hasattr(module, "unshard")]
-    for part in parts:
-        part.set_reshard_after_forward(False, recurse=False)
+    for part in parts:  # once outside of inference mode, whose buffers could not be used in training
         part.unshard()
+        part.reshard()
     try:
         yield
     finally:
-        for part in parts:
-            part.set_reshard_after_forward(part is not model, recurse=False)
-            part.reshard()
+        if can_leave(model):
+            model.reset_iter_state()  # type: ignore[operator]
+        else:
+            for part in parts:
+                part.reshard()
+
+
+def can_leave(model: nn.Module) -> bool:
+    """Whether a pass of a sharded model can be left in the middle: in torch since 2.13."""
+    return hasattr(model, "reset_iter_state")
+
+
+class Poll:
+    """Lets the ranks of a sharded model notice a signal at the same call of a block: they exchange weights there.
+
+    If torch cannot leave a pass in the middle, a signal is answered after the validation.
+    """
+
+    def __init__(self, world: World, period: int = 16) -> None:
+        self.world, self.period, self.n, self.noticed = world, period, 0, 0
+
+    def __call__(self, module: nn.Module, signal: int) -> int:
+        """Return the signal that any rank has noted, or 0; the ranks ask each other at every 16th block."""
+        if hasattr(module, "unshard") and can_leave(module):
+            self.n += 1
+            if self.n % self.period == 0:
+                [self.noticed] = self.world.largest(signal)
+        return self.noticed

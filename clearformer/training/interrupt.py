@@ -71,13 +71,17 @@ def noted(finishes_step: Callable[[], bool] = lambda: True) -> Iterator[list[int
 
 
 @contextmanager
-def leaving_early(note: list[int]) -> Iterator[None]:
-    """Inside the context, modules raise `Stopped` instead of computing as soon as a signal is noted."""
+def leaving_early(note: list[int], poll: Callable[[Any, int], int] | None = None) -> Iterator[None]:
+    """Inside the context, modules raise `Stopped` instead of computing as soon as a signal is noted.
+
+    With `poll`, it decides: it is given the module and the signal or 0, and returns the signal to stop for or 0.
+    """
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def check(module: Any, inputs: Any) -> None:
-        if note:
-            raise Stopped(note[0])
+        number = note[0] if note else 0
+        if number := number if poll is None else poll(module, number):
+            raise Stopped(number)
 
     hook = register_module_forward_pre_hook(check)
     try:

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from clearformer.checkpoint import RunFolder, load_tensors, load_weights, save_tensors, under, weights_of, whole
+from clearformer.checkpoint import RunFolder, Stored, load_weights, loaded, save_tensors, under, weights_of, whole
 from clearformer.checksums import seal
 from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
 from clearformer.training.config import TrainConfig
-from clearformer.training.distributed import World, gathered, sum_gradients
+from clearformer.training.distributed import Poll, World, block_by_block, sum_gradients
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import RATE, SKIP, are_finite, check_results, diverged
 from clearformer.training.graphs import Graphs
@@ -37,15 +37,34 @@ from clearformer.training.journal import Journal, Meter, cut_back
 from clearformer.training.loggers import Loggers
 from clearformer.training.nonfinite import Guard
 from clearformer.training.optim import is_recordable, load_state, set_rate, state_of
+from clearformer.training.parts import opened
 from clearformer.training.precision import autocast, reseed
 from clearformer.training.progress import Progress, check_facts, fitting
+from clearformer.training.saving import Saver
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.training.split import Splitter, are_divided, smallest
 from clearformer.training.statistics import average_statistics, set_training, statistics
 from clearformer.wording import count
 
 Objective = Callable[[nn.Module, Any], Any]  # -> (total: Tensor, count: int)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 Complete = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+
+
+class Whole(Mapping[str, Tensor]):
+    """Weights by name, each gathered from all ranks when it is looked up. All ranks must do this together."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        return whole(self.tensors[name]).cpu()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
 
 
 class Trainer:
@@ -55,7 +74,7 @@ class Trainer:
     base; by default, all are saved. `unit` is the unit of `tokens`: tokens, examples or images. `carried` is the state
     that the objective keeps between steps, by the index of the micro-batch within a step, as for recurrent networks
     that continue a text. `metric` is the metric of `validate` that decides the best checkpoint. `loggers` receive what
-    the journal does. `complete` is applied to the weights that are saved as the best.
+    the journal does. `complete` is given the weights that are saved as the best, and returns those that it changes.
     """
 
     def __init__(
@@ -88,6 +107,9 @@ class Trainer:
         self.meter, self.group = Meter(device, unit, self.dtype), 1
         self.guard = Guard(config.on_nonfinite, device, [buffer for _, buffer in statistics(model)])
         self.histograms = Histograms(model, config, run.histograms, world.is_first)
+        self.is_sharded = world.size > 1 and config.parallel == "shard"
+        self.saver: Saver | None = None  # of a sharded model, as soon as something is saved
+        self.splitter = Splitter(model, self.carried, self.start_again, world, self.is_sharded)
         self.progress, self.loggers = Progress(), loggers or Loggers()
         self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
         self.signals: list[int] = []
@@ -112,7 +134,7 @@ class Trainer:
         self.begin()
         self.group = source.group
         try:
-            if config.on_nonfinite == "rewind" and not self.run.last.exists():
+            if config.on_nonfinite == "rewind" and not self.run.checkpoint.exists():
                 self.save()
             if at.judged < at.step and self.is_due(config.validate_every):  # stopped before this validation
                 self.run_validation()
@@ -130,6 +152,7 @@ class Trainer:
                 self.skip(time.monotonic() - left)
                 if is_over:
                     break
+            self.wait_for_saves()
         except GeneratorExit:  # the caller stops here
             self.skip(time.monotonic() - left)
             self.checkpoint()
@@ -155,6 +178,8 @@ class Trainer:
         if self.is_open:
             self.is_open = False
             self.journal.close()
+        if self.saver is not None:
+            self.saver.close()
 
     def skip(self, seconds: float) -> None:
         """Leave these seconds out of the clocks."""
@@ -179,7 +204,9 @@ class Trainer:
         at.seconds = time.monotonic() - self.clock
         if is_ending or signal or is_late or self.is_stale or self.is_due(config.save_every):
             self.journal.sync()
-            self.save()
+            self.begin_save()
+        if is_ending or signal or is_last or self.is_stale:
+            self.wait_for_saves()
         if signal and (not is_last or at.judged < at.step):
             raise Interrupted(signal)
         if is_ending and not (is_last or self.is_stale):
@@ -263,17 +290,30 @@ class Trainer:
         at = self.progress
         at.step += 1
         at.tokens += n_tokens
-        reseed((self.config.seed * 1_000_003 + at.step) * 1009 + self.world.rank, self.device)
+        self.seed()
         set_rate(self.optimizer, self.rate(at.step))
         if self.average is not None:
             self.average.set_step(at.step)
+        if self.saver is not None:
+            self.saver.check()
         self.meter.count(n_tokens)
         self.histograms.set_step(at.step)
         self.guard.begin(at.step, (at.epoch, at.position))
         if self.graphs is not None:
-            (self.graphs.plain if self.histograms.is_due else self.graphs)(batches, n_tokens)
+            is_plain = self.histograms.is_due or are_divided(batches, at.largest_part)
+            (self.graphs.plain if is_plain else self.graphs)(batches, n_tokens)
         else:
             self.update(batches, n_tokens)
+
+    def seed(self) -> None:
+        """Seed the random draws of a step."""
+        reseed((self.config.seed * 1_000_003 + self.progress.step) * 1009 + self.world.rank, self.device)
+
+    def start_again(self) -> None:
+        """Delete what a step has computed so far, before its optimiser."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.histograms.activations.clear()
+        self.seed()
 
     def update(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> None:
         """The part of a step that runs on the device. It never waits for the host, so graphs.py can record it."""
@@ -291,15 +331,20 @@ class Trainer:
 
     def backward(self, batches: Sequence[Tensors], n_tokens: int | Tensor) -> Tensor:
         """Compute the gradient of the mean loss over `n_tokens`, the tokens of all micro-batches of all ranks."""
-        loss = torch.zeros((), device=self.device, dtype=self.dtype)
-        for batch in batches:
+
+        def add_gradient(batch: Tensors) -> Tensor:
             with autocast(self.device, self.config.precision):
                 total, _ = self.objective(self.model, batch)
             (total / n_tokens).backward()
-            loss += total.detach()
+            return total.detach()
+
+        zero = torch.zeros((), device=self.device, dtype=self.dtype)
+        loss = self.splitter.sum(batches, add_gradient, zero, self.progress)
         if self.world.size > 1 and self.config.parallel == "replicate":
             sum_gradients(self.parameters, self.world)
         average_statistics(self.model, self.world)
+        if self.saver is not None:
+            self.saver.settle()  # weights change next
         return self.world.sum(loss)
 
     def rate(self, step: int) -> float:
@@ -323,6 +368,8 @@ class Trainer:
         validation early, without metrics: its number is returned, or 0.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
+        if self.saver is not None:
+            self.saver.settle()
         self.histograms.write(self.progress.step)
         at, metric = self.progress, self.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
@@ -343,24 +390,44 @@ class Trainer:
                 at.best, at.best_step, at.stale, at.scores = sign * value, at.step, 0, results
             at.judged = at.step
             facts = {**self.facts, "step": at.step, "scores": at.scores}
-            self.write(self.run.model, weights_of(self.model, self.part), facts, self.complete)
+            weights = weights_of(self.model, self.part)
+            if self.complete is not None:  # on all ranks, since it may read weights
+                weights |= self.complete(Whole(weights))
+            self.write(self.run.model, weights, facts)
         return 0
+
+    def tested(self, test: Validate) -> dict[str, Any]:
+        """Return what a test says of the best weights. The sharded model takes them, each rank its rows."""
+        with opened(self.run.model) as (weights, _):
+            load_weights(self.model, weights, str(self.run.model), self.part)
+        return self.validated(test)
 
     def validated(self, validate: Validate) -> dict[str, float]:
         """Return the metrics of the model, or none after a signal. Afterwards it is in training mode again."""
+        poll = Poll(self.world) if self.is_sharded else None
         self.model.eval()
         try:
-            with gathered(self.model), leaving_early(self.signals):
+            with block_by_block(self.model), leaving_early(self.signals, poll):
                 return validate(self.model, self.progress.step)
         except Stopped:
-            if not self.signals:
+            if not (self.signals or (poll and poll.noticed)):
                 raise
             return {}
         finally:
             set_training(self.model)
 
     def save(self) -> None:
-        """Save a checkpoint: one file with everything needed to resume, replaced atomically."""
+        """Save a checkpoint: everything needed to resume, replaced atomically."""
+        self.begin_save()
+        self.wait_for_saves()
+
+    def wait_for_saves(self) -> None:
+        """Wait until everything is saved that is being saved beside training."""
+        if self.saver is not None:
+            self.saver.wait()
+
+    def begin_save(self) -> None:
+        """Save a checkpoint. If the model is sharded, training goes on meanwhile."""
         self.check_weights()
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model, self.part).items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in state_of(self.optimizer, self.model).items()}
@@ -369,9 +436,11 @@ class Trainer:
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
         self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
+        self.progress.largest_part = smallest(self.world, self.progress.largest_part)
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
-        if self.world.is_first:
+        if not self.is_sharded and self.world.is_first:
+            self.run.discard_parts()
             seal(self.run.path)  # with the log and the prepared data
 
     def check_weights(self) -> None:
@@ -382,23 +451,24 @@ class Trainer:
         if self.world.any(not are_finite(weights)):
             raise diverged("a weight", self.progress.step, self.run)
 
-    def write(
-        self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], complete: Complete | None = None
-    ) -> None:
-        """Gather the tensors from all ranks, one at a time; the first rank writes them, changed by `complete`."""
-        full = {}
-        for name, tensor in tensors.items():
-            ready = whole(tensor)
-            if self.world.is_first:
-                full[name] = ready.cpu()
+    def write(self, path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Write tensors and facts: each rank its part, beside training, or the first rank what is the same on all."""
+        if self.is_sharded:
+            self.saver = self.saver or Saver(self.run, self.world)
+            self.saver.save(path, tensors, facts)
+            return
         if self.world.is_first:
-            save_tensors(path, full if complete is None else complete(full), facts)
+            save_tensors(path, tensors, facts)
         self.world.barrier()
 
     def resume(self) -> None:
         """Load the last checkpoint. The number of ranks may have changed since it was saved."""
-        tensors, facts = load_tensors(self.run.last)
-        where = str(self.run.last)
+        self.wait_for_saves()
+        with opened(self.run.checkpoint) as (tensors, facts):
+            self.load(tensors, facts, str(self.run.checkpoint))
+
+    def load(self, tensors: Mapping[str, Stored], facts: Mapping[str, Any], where: str) -> None:
+        """Continue from a checkpoint. This rank reads no more than its own part."""
         check_facts(facts, where)
         if facts["optimizer"] != self.optimizer_name:
             raise CheckpointError(
@@ -414,7 +484,7 @@ class Trainer:
         self.carried.clear()
         for n, state in under("carried.", tensors).items():
             if int(n) % self.world.size == self.world.rank:  # the micro-batches of this rank
-                self.carried[int(n)] = state.to(self.device)
+                self.carried[int(n)] = loaded(state).to(self.device)
         self.progress = Progress(**facts["progress"])
         self.meter.load_state(facts["meter"])
 

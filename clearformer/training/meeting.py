@@ -7,6 +7,7 @@ died or stopped: each rank counts in a store, from a thread of its own.
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from clearformer.errors import MachineError
@@ -20,6 +21,8 @@ class Meeting:
     def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
         self.store, self.rank, self.size, self.seconds = store, rank, size, seconds
         self.n_met, self.is_over = 0, threading.Event()
+        self.answered = time.monotonic()  # when the store answered last, while ranks meet
+        self.failure: Exception | None = None
         self.thread = threading.Thread(target=self.beat, daemon=True)
         self.thread.start()
 
@@ -32,18 +35,41 @@ class Meeting:
                 return
 
     def barrier(self) -> None:
-        """Wait until all ranks are here. Raise if one that is missing no longer counts."""
+        """Wait until all ranks are here. Raise if one that is missing no longer counts.
+
+        A store never answers if the process that holds it has stopped. So it is asked from another thread.
+        """
         self.n_met += 1
-        self.store.set(f"met/{self.n_met}/{self.rank}", "here")
-        beats = dict.fromkeys(range(self.size), (-1, time.monotonic()))
+        self.answered, self.failure = time.monotonic(), None
+        asking = threading.Thread(target=self.ask, args=(f"met/{self.n_met}",), daemon=True)
+        asking.start()
+        while asking.is_alive():
+            asking.join(POLLS)
+            if time.monotonic() - self.answered > self.seconds:
+                raise lost(self.seconds)
+        if self.failure is not None:
+            raise self.failure
+
+    def ask(self, place: str) -> None:
+        """Ask the store until all ranks have met at this place, or one is lost."""
+        try:
+            self.store.set(f"{place}/{self.rank}", "here")
+            self.watch({rank: f"{place}/{rank}" for rank in range(self.size)})
+        except (RuntimeError, MachineError) as error:  # the store has ended, or a rank is lost
+            self.failure = error
+
+    def watch(self, keys: Mapping[int, str]) -> None:
+        """Ask the store until each of some ranks has set its key. Raise if one that has not no longer counts."""
+        beats = dict.fromkeys(keys, (-1, time.monotonic()))
         missing = [*beats]
-        while missing := [rank for rank in missing if not self.store.check([f"met/{self.n_met}/{rank}"])]:
+        while missing := [rank for rank in missing if not self.store.check([keys[rank]])]:
             for rank in missing:
                 n, now = self.store.add(f"beat/{rank}", 0), time.monotonic()
                 if n != beats[rank][0]:
                     beats[rank] = n, now
                 elif now - beats[rank][1] > self.seconds:
                     raise lost(self.seconds)
+            self.answered = time.monotonic()
             time.sleep(POLLS)
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from clearformer.checkpoint import like
+from clearformer.checkpoint import Stored, like, loaded
 from clearformer.config import Config
 
 Decay = Annotated[float, Field(ge=0, lt=1)]  # the weight of the past in a running average
@@ -103,7 +103,7 @@ def state_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def load_state(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_state(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor | Stored]) -> None:
     """The inverse of `state_of`. torch moves each tensor to the device that the optimiser's kernel needs."""
     names = {id(p): name for name, p in model.named_parameters()}
     order = [p for group in optimizer.param_groups for p in group["params"]]
@@ -112,5 +112,5 @@ def load_state(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Ten
     for key, tensor in tensors.items():
         slot, name = key.split(".", 1)
         i, p = place[name]
-        state.setdefault(i, {})[slot] = like(tensor, p) if tensor.shape == p.shape else tensor
+        state.setdefault(i, {})[slot] = like(tensor, p) if tensor.shape == p.shape else loaded(tensor)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -29,6 +29,7 @@ class Progress:
     judged: int = 0  # the step of the last validation; checkpoints contain this name
     scores: dict[str, float] = field(default_factory=dict)  # the metrics of the best validation
     left_out: list[list[int]] = field(default_factory=list)  # epoch and position of batches that are not trained on
+    largest_part: int = 0  # numbers in the largest part of a micro-batch that is tried (split.py); 0: no limit
 
 
 def check_facts(facts: Mapping[str, Any], where: str) -> None:
@@ -40,7 +41,14 @@ def check_facts(facts: Mapping[str, Any], where: str) -> None:
         meter = facts["meter"]
         is_whole = isinstance(facts["optimizer"], str) and len(meter["sums"]) == 2
         is_whole &= facts["progress"].keys() <= vars(progress).keys()
-        counts = (progress.step, progress.epoch, progress.position, meter["tokens"], meter["steps"])
+        counts = (
+            progress.step,
+            progress.epoch,
+            progress.position,
+            progress.largest_part,
+            meter["tokens"],
+            meter["steps"],
+        )
         is_whole &= all(isinstance(n, int) and 0 <= n < 2**62 for n in counts)
         is_whole &= isfinite(float(meter["seconds"])) and isfinite(progress.seconds)
     except (ValueError, TypeError, KeyError, OverflowError):

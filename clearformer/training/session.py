@@ -106,6 +106,7 @@ class Session:
         trainer = self.open_trainer()
         if trainer.progress.judged != trainer.progress.step or not trainer.results:
             trainer.run_validation()
+            trainer.wait_for_saves()
         return dict(trainer.results)
 
     def save(self) -> None:
@@ -129,8 +130,12 @@ class Session:
         self.close()
 
     def complete(self) -> None:
+        if self.trainer.is_sharded:  # all processes test, each with its part of the model
+            with self.ending_on_errors():
+                report = self.test()
         self.leave(is_complete=True)
-        report = self.test()
+        if not self.trainer.is_sharded:
+            report = self.test()
         self.report = {"run": str(self.run), **report} if report else {}
         self.trainer.loggers.end(self.report)
 

@@ -20,9 +20,10 @@ from clearformer.errors import TrainingError
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.objectives.translation import Translation, TranslationConfig
 from clearformer.training.config import TrainConfig
-from clearformer.training.distributed import World, gathered, join_world, leave_world, shard
+from clearformer.training.distributed import World, block_by_block, join_world, leave_world, shard
 from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
+from clearformer.training.parts import load_saved
 from clearformer.training.precision import built_in
 from clearformer.training.recompute import in_chunks, recompute_blocks
 from clearformer.training.schedules import ScheduleConfig
@@ -133,7 +134,7 @@ def be_a_rank(folder: Path) -> None:
     read.resume()
     read.run = RunFolder(folder / "again")
     read.save()
-    with gathered(read.model):
+    with block_by_block(read.model), torch.no_grad():
         logits = read.model(batches_of(N_PAIRS)[0])
     if world.is_first:
         save_tensors(folder / "gathered.safetensors", {"logits": logits})
@@ -202,7 +203,7 @@ def test_sharded_training_is_the_training_of_one(two_ranks):
 
     In float64, since key biases have no gradient but noise, which Adam would blow up to steps of full size.
     """
-    sharded, alone = (load_tensors(two_ranks / name / "last.safetensors") for name in ("sharded", "whole"))
+    sharded, alone = (load_saved(RunFolder(two_ranks / name).checkpoint) for name in ("sharded", "whole"))
     for name in alone[0]:
         torch.testing.assert_close(sharded[0][name], alone[0][name], rtol=1e-6, atol=1e-9)
     assert sharded[1]["progress"]["step"] == alone[1]["progress"]["step"] == 3
@@ -213,7 +214,8 @@ def test_gathered_model_computes_whole(two_ranks):
     found, _ = load_tensors(two_ranks / "gathered.safetensors")
     trainer = build(two_ranks / "whole", "float64", World())
     trainer.resume()
-    assert torch.equal(found["logits"], trainer.model(batches_of(N_PAIRS)[0]))
+    with torch.no_grad():
+        assert torch.equal(found["logits"], trainer.model(batches_of(N_PAIRS)[0]))
 
 
 @pytest.mark.slow
@@ -221,11 +223,11 @@ def test_every_rank_refuses_what_is_not_finite_on_one(two_ranks):
     """Only the second rank holds the slice that is infinite."""
     said = [(two_ranks / f"refused-{rank}").read_text() for rank in (0, 1)]
     assert said == ["a weight is not a finite number at step 0; no checkpoint has been saved"] * 2
-    assert not (two_ranks / "broken" / "last.safetensors").exists()
+    assert not RunFolder(two_ranks / "broken").checkpoint.exists()
 
 
 def assert_same_file(one: Path, two: Path) -> None:
-    (a, facts_a), (b, facts_b) = (load_tensors(folder / "last.safetensors") for folder in (one, two))
+    (a, facts_a), (b, facts_b) = (load_saved(RunFolder(folder).checkpoint) for folder in (one, two))
     assert a.keys() == b.keys()
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert facts_a == facts_b

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearformer.checkpoint import load_tensors
+from clearformer.checkpoint import RunFolder
 from clearformer.training.journal import read_metrics
+from clearformer.training.parts import load_saved
 
 pytestmark = pytest.mark.slow
 
@@ -114,8 +115,8 @@ def without_time(value):
 
 def assert_same_run(one: Path, two: Path) -> None:
     assert (one / "data/train.safetensors").read_bytes() == (two / "data/train.safetensors").read_bytes()
-    for name in ("last.safetensors", "model.safetensors"):
-        (a, facts_a), (b, facts_b) = load_tensors(one / name), load_tensors(two / name)
+    for path in ("checkpoint", "model"):
+        (a, facts_a), (b, facts_b) = (load_saved(getattr(RunFolder(run), path)) for run in (one, two))
         assert a.keys() == b.keys()
         assert all(torch.equal(a[key], b[key]) for key in a)
         assert without_time(facts_a) == without_time(facts_b)

@@ -1,7 +1,11 @@
 """The same command, started again by a launcher, continues the run; the bits are those of a run left in peace."""
 
+import os
 import random
+import signal
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,3 +103,45 @@ def test_finetune_continues(pairs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     clearformer.finetune(**tune)
     assert "resumed at step 4 of 4" in capsys.readouterr().err
+
+
+# --- several processes: benchmarks/restarts.py, with fewer kills
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return import_module("restarts")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ranks_are_killed_under_torchrun(tmp_path, harness):
+    """Two ranks and three kills; benchmarks/restarts.py has twenty, and four ranks too."""
+    harness.write_inputs(tmp_path, 80)
+    harness.Launch(tmp_path, "peace", 2).finish(600)
+    assert harness.kill_ranks(tmp_path, "killed", 2, kills=3, steps=80) > 0
+    assert harness.are_equal(tmp_path / "peace", tmp_path / "killed")
+    assert harness.left_over(tmp_path / "killed") == 0
+    assert "refused" not in (tmp_path / "killed.log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_four_ranks_become_two_and_the_batches_stay(tmp_path, harness):
+    found = harness.fewer_ranks(tmp_path, kills=1, steps=40)
+    assert found["largest_loss_difference"] < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_rank_that_stops_is_noticed_and_the_run_goes_on(tmp_path, harness):
+    """SIGSTOP: the process exists, but never answers. After train.timeout, torchrun starts both again."""
+    harness.write_inputs(tmp_path, 200)
+    harness.Launch(tmp_path, "peace", 2).finish(300)
+    launch = harness.Launch(tmp_path, "stopped", 2, "--set", "train.timeout=5")
+    assert launch.wait(lambda: (tmp_path / "stopped" / "last.safetensors").exists())
+    os.kill(launch.workers()[1], signal.SIGSTOP)
+    launch.finish(400)
+    assert "has not answered for 5 s" in (tmp_path / "stopped.log").read_text()
+    assert harness.are_equal(tmp_path / "peace", tmp_path / "stopped")

@@ -1,12 +1,14 @@
+import gc
 from math import exp, sqrt
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
+from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
 from clearformer.errors import ConfigError, DataError
-from clearformer.evaluation.metrics.bleu import bleu_from_tokens, corpus_bleu, exponential, unsmoothed
+from clearformer.evaluation.metrics.bleu import TOKENIZERS, bleu_from_tokens, corpus_bleu, exponential, unsmoothed
 
 SMOOTHINGS = {"exp": exponential, "none": unsmoothed}
 WEIGHTS = {order: (1 / order,) * order for order in (1, 2, 4, 5)}
@@ -112,3 +114,19 @@ def test_mistakes_are_explained_with_counts() -> None:
         bleu_from_tokens(split("a", "b", "c"), [split("a"), [], []])
     with pytest.raises(ConfigError, match="did you mean `intl`"):
         corpus_bleu(["a"], [["a"]], tokenize="int")
+
+
+@pytest.mark.parametrize("tokenize", TOKENIZERS)
+def test_no_tokenizer_outlives_its_score(tokenize: str) -> None:
+    """sacrebleu caches sentences by tokenizer: a process that evaluated for an hour grew by 100 MB."""
+
+    def n_tokenizers() -> int:
+        gc.collect()
+        return sum(
+            issubclass(type(value), BaseTokenizer) for value in gc.get_objects()
+        )  # isinstance would run properties
+
+    before = n_tokenizers()
+    for i in range(3):
+        corpus_bleu([f"the cat sat {i}"], [["the cat sat"]], tokenize)
+    assert n_tokenizers() <= before
