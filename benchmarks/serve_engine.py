@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock, Thread
 
@@ -86,17 +87,15 @@ def compete(arguments):
     """Measure one contestant in this process, and print what the others are compared with."""
     keep_freed_memory()  # as the commands do
     texts, beams = mixed_texts(arguments.texts)
-    translator = clearformer.load(device=arguments.device)
-    if arguments.only == "one_thread":
-        torch.set_num_threads(1)
     if arguments.only in ("offline", "one_thread"):
+        translator = clearformer.load(device=arguments.device)
+        torch.set_num_threads(1 if arguments.only == "one_thread" else torch.get_num_threads())
         work = lambda: (offline(translator, texts, beams), [])  # noqa: E731
-    elif arguments.only == "engine":
-        engine = Engine(translator)
-        work = lambda: served(engine, texts, beams, arguments.clients)  # noqa: E731
     else:
-        engine = Engine(translator, room=Room(rows=1))
-        work = lambda: served(engine, texts[: arguments.singles], beams, arguments.clients)  # noqa: E731
+        room, n = (None, len(texts)) if arguments.only == "engine" else (Room(rows=1), arguments.singles)
+        with ThreadPoolExecutor(1) as opener:  # a thread that ends, as in the server: OpenMP keeps threads for each
+            engine = opener.submit(lambda: Engine(clearformer.load(device=arguments.device), room=room)).result()
+        work = lambda: served(engine, texts[:n], beams, arguments.clients)  # noqa: E731
     rates, by_cpu, seconds, texts_of = [], [], [], []
     for turn in range(arguments.repeats + 1):
         started, cpu_started = time.perf_counter(), time.process_time()

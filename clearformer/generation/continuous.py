@@ -4,8 +4,8 @@
     batch.arrange(leaving, started, …)     the rows of finished texts go to new ones (layers/open_cache.py)
     step_together(batches)                 one token for every text, whatever its age and settings (open_policies.py)
 
-A text is decoded as it would be alone: rows do not see each other. The texts of a batch have the same number of
-hypotheses W, since a model reads tokens (B, W); batches with different W can still share a pass.
+A text is decoded as it would be alone: rows do not see each other. The texts of a batch have at most W hypotheses, and
+the model reads tokens (B, W); batches with different W can still share a pass, which leaves out what does not exist.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,6 +28,15 @@ from clearformer.layers.masks import within
 from clearformer.layers.open_cache import OpenStates, Order, opened
 from clearformer.layers.row_choice import rows_choose
 
+WIDTHS = (5, 16, 64, 256)  # of batches with beam search: texts with up to so many hypotheses share one
+
+
+def width_for(model: Any, one: Sequences) -> int:
+    """Return the number of hypotheses W of the batch that a text joins."""
+    if one.is_beam and can_join(model):  # otherwise, hypotheses that do not exist would be computed
+        return next((width for width in WIDTHS if one.width <= width), one.width)
+    return one.width
+
 
 def start(model: Any, texts: Sequence[Sequences]) -> Any:
     """Read the sources of several texts in one pass, and return the state of the model. It may have rows of padding."""
@@ -38,8 +47,8 @@ def start(model: Any, texts: Sequence[Sequences]) -> Any:
         size = min(-(-size // 8) * 8, getattr(model.config, "max_length", size))
         n_rows = next(n for n in count(n_rows) if few_sizes(n * size) == n * size or size % 8)
     source = torch.zeros(n_rows, size, dtype=torch.long)
-    for row, one in zip(source, texts):
-        row[: len(one.source)] = torch.tensor(one.source, dtype=torch.long)
+    for row, one in zip(source.numpy(), texts):
+        row[: len(one.source)] = one.source
     mask = within(size, torch.tensor(lengths + [1] * (n_rows - len(texts))))  # a row without any token would be NaN
     adapters = torch.tensor([[one.adapter] for one in texts] + [[0]] * (n_rows - len(texts)), device=device)
     with rows_choose(adapters):
@@ -84,14 +93,14 @@ class Footprint:
 
 
 class Batch:
-    """Texts in progress, each with W hypotheses: the state of the model, and the policy."""
+    """Texts in progress, each with at most W hypotheses: the state of the model, and the policy."""
 
     def __init__(self, model: Any, width: int, is_beam: bool, eos: int) -> None:
         device = next(model.parameters()).device
         self.model, self.device = model, device
         self.policy: OpenPolicy = (OpenBeam if is_beam else OpenSampling)(width, eos, device)
         self.state: OpenStates | None = None
-        self.logits: Tensor | None = None  # of the last step, (B, W, V)
+        self.logits: Tensor | None = None  # of the last step, (L, V)
 
     def __len__(self) -> int:
         return len(self.policy.rows)
@@ -114,16 +123,17 @@ class Batch:
         if order != list(range(n)):
             self.state.arrange(Order(order, n, list(rows), self.device), started if new else None)
             self.policy.arrange(Order(order, n, range(len(new)), self.device), new)
+            self.state.live = self.policy.live
         return order
 
     def step(self) -> list[Progress]:
         """Choose the next token of every hypothesis; returns the progress of each row."""
         with rows_choose(self.policy.columns["adapter"][:, None]):
             logits, _ = self.model.step(self.policy.last, self.state)
-        return self.choose(logits)
+        return self.choose(self.policy.pick(logits.flatten(0, 1)))
 
     def choose(self, logits: Tensor) -> list[Progress]:
-        self.logits = logits  # (B, W, V)
+        self.logits = logits
         parents, progress = self.policy.choose(logits)
         if parents is not None and self.state is not None:
             self.state.reorder(parents)
@@ -137,9 +147,13 @@ class Batch:
         return has_ended
 
     def top(self, row: int, n: int) -> list[list[tuple[int, float]]]:
-        """Return the n most probable tokens of the last step, with their probabilities, for each sequence of a text."""
+        """Return the n most probable tokens of the last step, with their probabilities, for each sequence of a text.
+
+        A beam search has none.
+        """
         assert self.logits is not None
-        values, ids = widen(self.logits[row]).softmax(-1).topk(min(n, self.logits.size(2)))
+        logits = self.logits.unflatten(0, self.policy.last.shape)[row]  # (W, V)
+        values, ids = widen(logits).softmax(-1).topk(min(n, logits.size(1)))
         return [list(zip(*both)) for both in zip(ids.tolist(), values.tolist())]
 
     def results(self, row: int) -> list[Hypothesis]:
@@ -150,18 +164,17 @@ class Batch:
 def step_together(batches: Sequence[Batch]) -> list[list[Progress]]:
     """Make a step of several batches of one model, in a single pass if the model can (layers/joined.py)."""
     model, device = batches[0].model, batches[0].device
-    sizes = [batch.policy.last.numel() for batch in batches]
+    sizes = [batch.policy.n_live for batch in batches]
     n_padding = few_sizes(sum(sizes)) - sum(sizes) if device.type == "cpu" else 0
     if (len(batches) == 1 and n_padding == 0) or not can_join(model):
         return [batch.step() for batch in batches]
-    tokens = torch.cat([batch.policy.last.flatten() for batch in batches])
-    adapters = torch.cat([batch.policy.columns["adapter"].repeat_interleave(batch.policy.width) for batch in batches])
+    tokens = torch.cat([batch.policy.pick(batch.policy.last.flatten()) for batch in batches])
+    adapters = torch.cat([batch.policy.by_hypothesis("adapter") for batch in batches])
     tokens, adapters = (F.pad(x, (0, n_padding))[None] for x in (tokens, adapters))
     state: Any = JoinedState([batch.state for batch in batches], n_padding)  # type: ignore[misc]
     with rows_choose(adapters), joined_cores(model):
-        logits, _ = model.step(tokens, state)  # (1, ΣBW + padding, V)
-    parts = logits[0, : sum(sizes)].split(sizes)
-    return [batch.choose(part.unflatten(0, batch.policy.last.shape)) for batch, part in zip(batches, parts)]
+        logits, _ = model.step(tokens, state)  # (1, ΣL + padding, V)
+    return [batch.choose(part) for batch, part in zip(batches, logits[0, : sum(sizes)].split(sizes))]
 
 
 def rearranged(n: int, leaving: set[int], n_new: int) -> list[int]:

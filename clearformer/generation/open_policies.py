@@ -1,7 +1,7 @@
 """How tokens are chosen for sequences with different settings that start and end at different times.
 
     OpenSampling    W independent sequences per text: the most probable tokens, or samples
-    OpenBeam        the W best hypotheses per text, and the pool of the W best finished ones
+    OpenBeam        the w ≤ W best hypotheses per text, and the pool of the w best finished ones
 
 The rules are the same as in decode.py and beam.py. There, all texts of a batch have the same settings and the same
 length; here, both are columns with an entry per row. `arrange` lets texts join and leave.
@@ -18,7 +18,7 @@ from torch import Tensor
 from clearformer.generation.beam import largest, log_total, penalty
 from clearformer.generation.decode import NEVER, DecodeConfig, Hypothesis, finish, until, widen
 from clearformer.generation.sampling import draw_token, draws, greedy
-from clearformer.layers.open_cache import Order
+from clearformer.layers.open_cache import Live, Order
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Progress:
 
 
 class OpenPolicy:
-    """The columns of every policy: last (B, W), the next input; length, limit and min_length (B,)."""
+    """The columns of every policy: last (B, W), the next input; width, length, limit and min_length (B,)."""
 
     def __init__(self, width: int, eos: int, device: torch.device) -> None:
         self.width, self.eos, self.device = width, eos, device
         self.rows: list[Any] = []
         self.columns: dict[str, Tensor] = {}
+        self.live: Live | None = None  # None if every text has W hypotheses
 
     def arrange(self, order: Order, new: Sequence[Sequences]) -> None:
         """Let texts leave, move and join; `order.chosen` indexes `new`."""
@@ -76,11 +77,31 @@ class OpenPolicy:
             self.columns[name] = order.apply(*match(old, joined))
         rows = [*self.rows, *(self.row(new[i]) for i in order.chosen.tolist())]
         self.rows = [rows[i] for i in order.order.tolist()]
+        is_full = bool((self.columns["width"] == self.width).all())
+        self.live = None if is_full else Live(self.columns["width"], self.width)
+
+    @property
+    def n_live(self) -> int:
+        """The number L of hypotheses of all texts."""
+        return self.last.numel() if self.live is None else len(self.live.index)
+
+    def pick(self, x: Tensor) -> Tensor:
+        """Return the hypotheses that exist: (BW, …) -> (L, …)."""
+        return x if self.live is None else self.live.pick(x)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Return all hypotheses: (L, …) -> (B, W, …)."""
+        return (x if self.live is None else self.live.spread(x)).unflatten(0, self.last.shape)
+
+    def by_hypothesis(self, name: str) -> Tensor:
+        """Return a column (B,) for each hypothesis, (L,)."""
+        return self.columns[name].repeat_interleave(self.columns["width"], output_size=self.n_live)
 
     def begin(self, new: Sequence[Sequences]) -> dict[str, Tensor]:
         """Return the columns of new texts."""
         return {
             "last": self.column([[one.first] * self.width for one in new]),
+            "width": self.column([one.width for one in new]),
             "length": self.column([0 for _ in new]),
             "limit": self.column([one.limit for one in new]),
             "min_length": self.column([one.config.min_length for one in new]),
@@ -99,12 +120,12 @@ class OpenPolicy:
         return self.columns["last"]
 
     def is_early(self) -> Tensor | None:
-        """Whether EOS cannot be chosen yet, (B,); None if it can be chosen everywhere."""
+        """Whether EOS cannot be chosen yet, (L,); None if it can be chosen everywhere."""
         early = self.columns["length"] < self.columns["min_length"]
-        return early if bool(early.any()) else None
+        return early.repeat_interleave(self.columns["width"]) if bool(early.any()) else None
 
     def choose(self, logits: Tensor) -> tuple[Tensor | None, list[Progress]]:
-        """Choose the next tokens from logits (B, W, V), which may be overwritten; returns the parents of a beam."""
+        """Choose the next tokens from logits (L, V), which may be overwritten; returns the parents (B, W) of a beam."""
         raise NotImplementedError
 
     def stop(self, row: int, sequence: int) -> bool:
@@ -145,7 +166,7 @@ class OpenSampling(OpenPolicy):
         return Samples(one)
 
     def choose(self, logits: Tensor) -> tuple[None, list[Progress]]:
-        logits = widen(logits)
+        logits = widen(logits).unflatten(0, self.last.shape)
         totals = logits.logsumexp(-1)  # (B, W)
         allowed = self.allowed(logits)
         tokens = self.next_tokens(allowed)  # (B, W)
@@ -168,7 +189,7 @@ class OpenSampling(OpenPolicy):
                 seen = logits[i, w, ids]
                 logits[i, w, ids] = torch.where(seen > 0, seen / row.repetition, seen * row.repetition)
         if early is not None:
-            logits[:, :, self.eos] = logits[:, :, self.eos].masked_fill(early[:, None], NEVER)
+            logits[:, :, self.eos] = logits[:, :, self.eos].masked_fill(early.view(self.last.shape), NEVER)
         return logits
 
     def next_tokens(self, logits: Tensor) -> Tensor:
@@ -252,36 +273,46 @@ class OpenBeam(OpenPolicy):
         is_last = length >= c["limit"]
         ended = (tokens == self.eos) | is_last[:, None]
         self.merge(tokens[:, :W], logprob[:, :W], parents[:, :W], ended[:, :W], length)
-        c["logprob"], order = logprob.masked_fill(ended, NEVER).topk(W, dim=1)
-        c["last"], parents = tokens.gather(1, order), parents.gather(1, order)
+        logprob, order = logprob.masked_fill(ended, NEVER).topk(W, dim=1)
+        c["logprob"], parents = self.first(logprob), parents.gather(1, order)
+        c["last"] = tokens.gather(1, order)
+        if self.live is not None:
+            parents = parents * self.live.exists  # so that what does not exist keeps no slot of the cache
         self.draw(c["last"], parents)
         c["length"] = length
         reach = torch.where(c["is_patient"], c["limit"], length)
         best = c["logprob"][:, 0] / self.norm(reach).to(logprob.dtype)
-        done: list[bool] = ((best <= c["score"][:, -1]) | is_last).tolist()
+        worst = c["score"].gather(1, c["width"][:, None] - 1)[:, 0]
+        done: list[bool] = ((best <= worst) | is_last).tolist()
         return parents, [Progress([], [], is_done) for is_done in done]
 
+    def first(self, scores: Tensor, n: int = 1) -> Tensor:
+        """Return scores (B, n · W) with −∞ after the first n · w, where w is the width of the text."""
+        if self.live is None:
+            return scores
+        return scores.masked_fill(~self.live.exists.repeat_interleave(n, 1)[:, : scores.size(1)], NEVER)
+
     def extend(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the 2W most probable one-token extensions: tokens, log p and parents, (B, 2W) each."""
+        """Return the 2w most probable one-token extensions: tokens, log p and parents, (B, 2W) each."""
         banned, early = None, self.is_early()
         if early is not None:
-            ends = logits[:, :, self.eos]
-            banned = ends.masked_fill(~early[:, None], NEVER)
-            ends.masked_fill_(early[:, None], NEVER)
+            ends = logits[:, self.eos]
+            banned = ends.masked_fill(~early, NEVER)
+            ends.masked_fill_(early, NEVER)
         n = 2 * self.width
-        best, tokens = largest(logits, min(n, logits.size(2)))  # (B, W, ≤2W)
-        each = best.size(2)
-        total = log_total(logits, best[:, :, :1], banned)
-        logprob = (best + (self.columns["logprob"] - total)[:, :, None]).flatten(1)
-        logprob, order = logprob.topk(min(n, logprob.size(1)), dim=1)
-        return tokens.flatten(1).gather(1, order), logprob, order // each
+        best, tokens = largest(logits, min(n, logits.size(1)))  # (L, ≤2W)
+        total = log_total(logits, best[:, :1], banned)
+        logprob = self.spread(best) + (self.columns["logprob"] - self.spread(total))[:, :, None]
+        logprob, order = logprob.flatten(1).topk(min(n, self.width * best.size(1)), dim=1)
+        return self.spread(tokens).flatten(1).gather(1, order), self.first(logprob, 2), order // best.size(1)
 
     def merge(self, tokens: Tensor, logprob: Tensor, parents: Tensor, ended: Tensor, length: Tensor) -> None:
-        """Add the candidates (B, W) that have ended to the pool, and keep the best W of all."""
+        """Add those of the w best candidates (B, W) that have ended to the pool, and keep the best w of all."""
         c = self.columns
-        new = logprob.masked_fill(~ended, NEVER)
+        new = self.first(logprob).masked_fill(~ended, NEVER)
         scores = torch.cat([c["score"].to(new.dtype), new / self.norm(length).to(new.dtype)[:, None]], dim=1)
-        c["score"], order = scores.topk(self.width, dim=1)
+        scores, order = scores.topk(self.width, dim=1)
+        c["score"] = self.first(scores)
         lengths = length[:, None].expand_as(tokens)
         for name, values in zip(("logprob", "token", "parent", "length"), (new, tokens, parents, lengths)):
             both = torch.cat([c[f"pool_{name}"].to(values.dtype), values], dim=1)

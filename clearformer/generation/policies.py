@@ -41,6 +41,13 @@ class Policy(Buffers):
         self.done.copy_(limits == 0)
         self.length.zero_()
 
+    def admit(self, at: Tensor, first: Tensor, limits: Tensor) -> None:
+        """Start a sentence in the rows `at`, as `begin` does in all."""
+        self.tokens[at] = first[:, None].expand(-1, self.width)
+        self.limits[at] = limits
+        self.done[at] = limits == 0
+        self.length.index_fill_(0, at, 0)
+
     def notice(self, prompts: Sequence[Sequence[int]]) -> None:
         """Note the tokens of the prompts, one per row, for the repetition penalty."""
 
@@ -108,6 +115,10 @@ class Sampling(Policy):
         self.ended.zero_()
         if self.is_penalised:
             self.seen.zero_()
+
+    def admit(self, at: Tensor, first: Tensor, limits: Tensor) -> None:
+        super().admit(at, first, limits)
+        self.ended.index_fill_(0, at, False)
 
     def notice(self, prompts: Sequence[Sequence[int]]) -> None:
         if self.is_penalised:
@@ -200,6 +211,12 @@ class Beam(Policy):
         self.logprob.fill_(NEVER)
         self.logprob[:, 0].zero_()
         self.pool_score.fill_(NEVER)
+
+    def admit(self, at: Tensor, first: Tensor, limits: Tensor) -> None:
+        super().admit(at, first, limits)
+        self.logprob.index_fill_(0, at, NEVER)
+        self.logprob[:, 0].index_fill_(0, at, 0.0)
+        self.pool_score.index_fill_(0, at, NEVER)
 
     def choose(self, logits: Tensor) -> Tensor:
         width, length = self.width, self.length + 1  # after this step

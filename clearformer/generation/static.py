@@ -160,19 +160,19 @@ class Table:
 
 
 class Look:
-    """Which rows of a table are done, as of now; reading it waits for the steps before it, but for no later ones."""
+    """Values of a table as of now, such as which rows are done; reading them waits for no later step."""
 
-    def __init__(self, done: Tensor) -> None:
-        self.event = torch.cuda.Event() if done.is_cuda else None
-        self.flags = done.to("cpu", non_blocking=True, copy=True)  # into pinned memory, so the host does not wait
+    def __init__(self, values: Tensor) -> None:
+        self.event = torch.cuda.Event() if values.is_cuda else None
+        self.values = values.to("cpu", non_blocking=True, copy=True)  # into pinned memory, so the host does not wait
         if self.event is not None:
             self.event.record()
 
-    def read(self) -> list[bool]:
+    def read(self) -> list[Any]:
         if self.event is not None:
             self.event.synchronize()
-        flags: list[bool] = self.flags.tolist()
-        return flags
+        values: list[Any] = self.values.tolist()
+        return values
 
 
 class StaticDecoder:
@@ -270,7 +270,7 @@ class StaticDecoder:
 
     def drop_oldest(self, device: torch.device) -> None:
         """Make room for another table: drop the least recently used ones, except the last, which may be in use."""
-        limit = MEMORY * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
+        limit = most_bytes(device)
         while len(self.tables) > 1 and (
             len(self.tables) >= MAX_TABLES or sum(table.n_bytes for table in self.tables.values()) > limit
         ):
@@ -293,6 +293,11 @@ class StaticDecoder:
         self.tables.clear()
         if isinstance(self.prepare, Recorder):
             self.prepare = Recorder()
+
+
+def most_bytes(device: torch.device) -> float:
+    """Return the memory that the tables of a model may take."""
+    return MEMORY * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
 
 
 def read_results(finished: Mapping[Table, Mapping[int, int]], n: int) -> list[list[Hypothesis]]:

@@ -76,6 +76,10 @@ class Block(nn.Module):
             x = self.add_cross(x, lambda h: self.cross(h, memory, memory_mask))
         return self.add_mlp(x, self.mlp)
 
+    def remember(self, memory: Tensor) -> KeyValues:
+        """Return the keys and values of `memory` (B, S, D) for cross-attention, which `forward` takes in its place."""
+        return self.cross.remember(memory)
+
 
 class Stack(nn.Module):
     """A sequence of blocks with a position encoding; pre-norm blocks are followed by a norm.

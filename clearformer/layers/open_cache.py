@@ -7,12 +7,18 @@ another one, and nothing else moves:
     slots   one per cached token         a token takes any slot that no hypothesis of its sentence sees any more
 
 The hypotheses of a beam search die out, and their slots are used again: W hypotheses of T tokens need a few more than
-T slots, where the growing state has W·T. Models read views of the rows and slots in use, by the same attributes as in
+T slots, where the growing state has W·T. A sentence may have fewer than W hypotheses (Live).
+
+Models read views of the rows and slots in use, by the same attributes as in
 `DecodeState` and `RecurrentState`, so no model knows which state it reads.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+from weakref import ref
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,20 +36,54 @@ class Order:
     """
 
     def __init__(self, order: Sequence[int], n: int, chosen: Sequence[int], device: torch.device) -> None:
-        def pair(rows: list[tuple[int, int]]) -> tuple[Tensor, Tensor] | None:
-            to, origin = torch.tensor(rows, device=device).view(-1, 2).unbind(1)
-            return (to, origin) if rows else None
+        self.n, self.order, self.chosen = len(order), indices(order, device), indices(chosen, device)
+        self.places = order, n, chosen, device
 
-        self.n, self.order = len(order), torch.tensor(order, dtype=torch.long, device=device)
-        self.chosen = torch.tensor(chosen, dtype=torch.long, device=device)
-        self.moved = pair([(row, old) for row, old in enumerate(order) if row != old < n])
-        self.joined = pair([(row, chosen[old - n]) for row, old in enumerate(order) if old >= n])
+    @cached_property
+    def moved(self) -> tuple[Tensor, Tensor] | None:
+        """Where old rows go, and where they are."""
+        order, n, _, device = self.places
+        return pair([(row, old) for row, old in enumerate(order) if row != old < n], device)
+
+    @cached_property
+    def joined(self) -> tuple[Tensor, Tensor] | None:
+        """Where new sentences go, and where they are in the state that has just started."""
+        order, n, chosen, device = self.places
+        return pair([(row, chosen[old - n]) for row, old in enumerate(order) if old >= n], device)
 
     def apply(self, old: Tensor, new: Tensor | None, dim: int = 0) -> Tensor:
         """Return a small tensor with the next contents, from its old rows and those of the started state."""
         if new is not None:
             old = torch.cat([old, new.index_select(dim, self.chosen)], dim)
         return old.index_select(dim, self.order)
+
+
+def indices(rows: Sequence[Any], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(rows, dtype=np.int64)).to(device)  # a quarter of the time of torch.tensor
+
+
+def pair(rows: Sequence[tuple[int, int]], device: torch.device) -> tuple[Tensor, Tensor] | None:
+    if not rows:
+        return None
+    to, origin = indices(rows, device).unbind(1)
+    return to, origin
+
+
+class Live:
+    """Which of the W hypotheses of each row exist: the first widths[b]. `pick` and `spread` translate between them."""
+
+    def __init__(self, widths: Tensor, width: int) -> None:
+        self.exists = torch.arange(width, device=widths.device) < widths[:, None]  # (B, W)
+        self.index = self.exists.flatten().nonzero()[:, 0]  # (L,)
+        self.place = self.exists.flatten().cumsum(0) - 1  # (BW,): of the last one that exists
+
+    def pick(self, x: Tensor) -> Tensor:
+        """Return the hypotheses that exist: (BW, …) -> (L, …)."""
+        return x.index_select(0, self.index)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Return all hypotheses, those that do not exist as copies of others: (L, …) -> (BW, …)."""
+        return x.index_select(0, self.place)
 
 
 class Rows:
@@ -92,10 +132,20 @@ class Rows:
 
 
 class OpenCache:
-    """The keys and values of one layer, (B, G, N, K)."""
+    """The keys and values of one layer, (B, G, N, K).
+
+    The state has its caches; a cache refers to it weakly, since a cycle would keep the buffers of a state that is no
+    longer used until Python looks for cycles.
+    """
 
     def __init__(self, state: "OpenState") -> None:
-        self.state, self.k, self.v = state, Rows(2), Rows(2)
+        self.weak_state, self.k, self.v = ref(state), Rows(2), Rows(2)
+
+    @property
+    def state(self) -> "OpenState":
+        state = self.weak_state()
+        assert state is not None
+        return state
 
     @property
     def length(self) -> int:
@@ -104,17 +154,22 @@ class OpenCache:
 
     def append(self, k: Tensor, v: Tensor) -> KeyValues:
         """Write k (B, G, W, K) and v; returns views of the slots in use. A mask hides those that are free."""
+        k, v = (self.state.pick(x.transpose(1, 2).flatten(0, 1)) for x in (k, v))
+        return self.append_live(k, v)
+
+    def append_live(self, k: Tensor, v: Tensor) -> KeyValues:
+        """The same for k and v (L, G, K) of the hypotheses that exist."""
         return self.write(self.k, k), self.write(self.v, v)
 
     def write(self, rows: Rows, new: Tensor) -> Tensor:
         state = self.state
-        buffer = rows.reserve(state.n, state.n_slots, new)
-        buffer.flatten(0, 2).index_copy_(0, state.places(buffer), new.flatten(0, 2))
+        buffer = rows.reserve(state.n, state.n_slots, new[:, :, None])
+        buffer.flatten(0, 2).index_copy_(0, state.places(buffer), new.flatten(0, 1))
         return rows.view(state.n, state.n_slots)
 
 
 class OpenState:
-    """The state of a Transformer for n sentences with W hypotheses each."""
+    """The state of a Transformer for n sentences with at most W hypotheses each."""
 
     def __init__(self, like: DecodeState, width: int) -> None:
         """`like` is a state that has just started, with which the sentences join."""
@@ -128,6 +183,20 @@ class OpenState:
         self.alone = torch.eye(width, dtype=torch.bool, device=device)
         self.columns = torch.zeros(0, width, dtype=torch.long, device=device)  # (B, W): slots of the present tokens
         self.indices: dict[tuple[int, int], Tensor] = {}
+        self.live: Live | None = None  # None if all hypotheses exist
+
+    @property
+    def n_live(self) -> int:
+        """The number of hypotheses that exist, L."""
+        return self.n * self.width if self.live is None else len(self.live.index)
+
+    def pick(self, x: Tensor) -> Tensor:
+        """Return the hypotheses that exist: (BW, …) -> (L, …)."""
+        return x if self.live is None else self.live.pick(x)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Return all hypotheses: (L, …) -> (B, W, …)."""
+        return (x if self.live is None else self.live.spread(x)).unflatten(0, (self.n, self.width))
 
     @property
     def slots(self) -> Tensor:
@@ -166,11 +235,12 @@ class OpenState:
         return where, Ancestors(paths)
 
     def places(self, buffer: Tensor) -> Tensor:
-        """Return where the present tokens are in a buffer (B, G, N, K), seen as a list of vectors: (B·G·W,)."""
+        """Return where the present tokens are in a buffer (B, G, N, K), seen as a list of vectors: (L·G,)."""
         n_heads, n_slots = buffer.shape[1:3]
         if (n_heads, n_slots) not in self.indices:
-            heads = torch.arange(self.n * n_heads, device=buffer.device).view(self.n, n_heads, 1)
-            self.indices[n_heads, n_slots] = (heads * n_slots + self.columns[:, None]).flatten()
+            heads = torch.arange(self.n * n_heads, device=buffer.device).view(self.n, 1, n_heads)
+            places = heads * n_slots + self.columns[:, :, None]  # (B, W, G)
+            self.indices[n_heads, n_slots] = self.pick(places.flatten(0, 1)).flatten()
         return self.indices[n_heads, n_slots]
 
     def sizes(self) -> tuple[float, float, float]:
@@ -231,6 +301,8 @@ class Trunk:
 
 class OpenRecurrentState:
     """The state of a recurrent network for n sentences with W hypotheses each: vectors (…, B, W, D), and memory."""
+
+    live: Live | None = None
 
     def __init__(self, like: RecurrentState, width: int) -> None:
         self.width, self.n, self.n_memory = width, 0, 0

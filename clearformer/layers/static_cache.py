@@ -17,6 +17,7 @@ from torch import Tensor
 from clearformer.layers.cache import DecodeState, KeyValues
 from clearformer.layers.linear import compute_dtype
 from clearformer.layers.masks import Ancestors, Mask
+from clearformer.layers.open_cache import Trunk
 from clearformer.toolchain import can_compile
 
 
@@ -116,26 +117,34 @@ class StaticState(Buffers):
             cache.k.zero_()
             cache.v.zero_()
 
-    def admit(self, at: Tensor, state: DecodeState) -> None:
-        """Let the sentences of a state that has just started occupy the rows `at`."""
-        n, n_read = len(at), state.caches[0].length
-        trunk = torch.ones(n, 1, n_read, dtype=torch.bool, device=at.device) if state.paths is None else state.paths
-        self.used.index_fill_(0, at, n_read)
-        write(self.next, at, state.next.expand(n, -1))
-        write(self.slots, at, state.slots.expand(n, -1))
-        write(self.paths, at, trunk.expand(-1, self.width, -1))
-        if n_read:
-            for mine, theirs in zip(self.caches, state.caches):
-                write(mine.k, at, theirs.k[:, :, :n_read].transpose(1, 2))
-                write(mine.v, at, theirs.v[:, :, :n_read].transpose(1, 2))
-        if self.memory is not None and self.memory_keys is not None and state.memory is not None:
-            keys = state.memory_keys
-            write(
-                self.memory_keys, at, self.memory_keys.new_ones(n, state.memory[0][0].size(2)) if keys is None else keys
-            )
-            for ours, given in zip(self.memory, state.memory):
-                for tensor, new in zip(ours, given):
-                    write(tensor.transpose(1, 2), at, new.transpose(1, 2))
+    def empty(self, at: Tensor) -> None:
+        """Zero the rows `at`: a number that is not finite would reach the next sentence, as 0 · NaN is NaN."""
+        for tensor in self.tensors():
+            if tensor.is_floating_point():
+                tensor.index_fill_(0, at, 0.0)
+
+    def admit(self, at: Tensor, state: DecodeState, rows: Tensor | None = None) -> None:
+        """Let the sentences of a state that has just started, or those in some of its rows, occupy the rows `at`."""
+        trunk = Trunk(state)
+
+        def enter(buffer: Tensor, values: Tensor) -> None:
+            write(buffer, at, values if rows is None else values.index_select(0, rows))
+
+        self.used.index_fill_(0, at, trunk.n_read)
+        positions, paths, *pairs = trunk.slots(self.width)
+        for buffer, values in zip((self.next, self.slots, self.paths), (trunk.next, positions, paths)):
+            if values is not None:
+                enter(buffer, values)
+        for buffer, values in zip((x for cache in self.caches for x in (cache.k, cache.v)), pairs):
+            if values is not None:
+                enter(buffer, values.transpose(1, 2))
+        if self.memory is not None and self.memory_keys is not None:
+            keys, *kept = trunk.memory()
+            assert keys is not None
+            enter(self.memory_keys, keys)
+            for buffer, values in zip((x for pair in self.memory for x in pair), kept):
+                assert values is not None
+                enter(buffer.transpose(1, 2), values.transpose(1, 2))
 
     def grow(self, n_rows: int, width: int) -> tuple[Tensor, Mask]:
         """Occupy a slot for the next token of each hypothesis; returns the tokens' positions (B, W) and mask."""

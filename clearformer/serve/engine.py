@@ -24,8 +24,10 @@ from clearformer.errors import ConfigError, suggest
 from clearformer.generation.continuous import Footprint, decode_alone
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress
+from clearformer.generation.open_tables import Tables
 from clearformer.handles.handle import Handle, count_parameters
 from clearformer.layers.row_choice import rows_choose
+from clearformer.memory import is_out_of_memory
 from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.ticket import Ticket, wake
 from clearformer.serve.waiting import Text, Waiting
@@ -51,7 +53,8 @@ class Totals:
 class Served:
     """A model with its adapters by name, as `open_with_adapters` returns them (loading/adapters.py).
 
-    `footprint` is None if the model does not generate, or if its texts cannot join and leave a batch.
+    `footprint` is None if the model does not generate, or if its texts cannot join and leave a batch. `tables` is None
+    if its steps cannot be recorded.
     """
 
     def __init__(self, handle: Handle, adapters: Mapping[str, Handle]) -> None:
@@ -59,6 +62,7 @@ class Served:
         self.n_weights = count_parameters(handle.model)
         with torch.inference_mode():
             self.footprint = Footprint.of(handle.model) if {"translate", "generate"} & {*handle.verbs} else None
+            self.tables = None if self.footprint is None or adapters else Tables.of(handle.model)
 
     def handle_for(self, adapter: str | None) -> tuple[Handle, int]:
         """Return the handle of an adapter, and its number in the model, 0 for none."""
@@ -131,7 +135,7 @@ class Engine:
         for text in texts:
             if text.sequences is not None:
                 ticket.n_prompt += len(text.sequences.source)
-                self.measure(text, served.footprint)
+                self.measure(text, served)
         with self.changed:
             if self.is_closing:
                 raise Closing("the server is stopping", "send the request again later")
@@ -143,10 +147,13 @@ class Engine:
             self.changed.notify_all()
         return ticket
 
-    def measure(self, text: Text, footprint: Footprint | None) -> None:
+    def measure(self, text: Text, served: Served) -> None:
+        footprint, tables = served.footprint, served.tables
         if footprint is None:
             text.is_alone = True
             return
+        if tables is not None and not text.work.top and tables.can_hold(text.sequences):  # `top` needs all logits
+            text.tables = tables
         text.n_bytes = footprint.n_bytes(text.sequences)
         if text.n_bytes > self.room.bytes:
             need, have = text.n_bytes / 1e6, self.room.bytes / 1e6
@@ -299,11 +306,6 @@ class Engine:
 
 def stopped_early() -> Closing:
     return Closing("the server stopped before the request was finished", "send it again")
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory was lacking; on the CPU, torch raises a RuntimeError that only says so."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def lack_of_memory() -> NoMemory:

@@ -1,6 +1,7 @@
 """Which texts are decoded together, and when the next ones join.
 
-    group      texts with the same model, number of hypotheses and size of source: one Batch (generation/continuous.py)
+    group      texts of one model with similar numbers of hypotheses and tokens: one Batch (generation/continuous.py),
+               or on a GPU, if their settings are equal, one TableBatch (generation/open_tables.py)
     turn       finished texts leave, new ones take their rows, and all groups make a step together
     room       at most `rows` texts, `hypotheses` of all texts together, and `bytes` of caches
 
@@ -16,15 +17,16 @@ from typing import Any, Protocol
 
 import torch
 
-from clearformer.generation.continuous import Batch, start, step_together
+from clearformer.generation.continuous import Batch, start, step_together, width_for
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress, Sequences
+from clearformer.generation.open_tables import TableBatch, settings, step_tables
 from clearformer.memory import machine_bytes
 from clearformer.serve.waiting import Text, Waiting
 
 READ_AT_ONCE = 4096  # tokens of sources per turn, padding included; more would stop the texts in progress for too long
-PATIENCE = 4  # turns that texts wait for others to join with
-COMPANY = 8  # texts do not wait if they are at least an eighth of the texts in progress
+PATIENCE = 6  # turns that texts wait for others to join with
+COMPANY = 4  # texts do not wait if they are at least a quarter of the texts in progress
 SMALL_SOURCE = 64  # tokens: longer sources join another group, and so do those longer than 256, 1,024 …
 
 
@@ -83,7 +85,7 @@ class Listener(Protocol):
 
 @dataclass(eq=False)
 class Group:
-    batch: Batch
+    batch: Batch | TableBatch
     texts: list[Text] = field(default_factory=list)  # by row
     free: set[int] = field(default_factory=set)  # rows whose text is gone
 
@@ -123,10 +125,11 @@ class Scheduler:
         together: dict[Hashable, list[Hashable]] = {}
         for key, group in list(self.groups.items()):
             self.arrange(key)
-            if group.texts and key in self.groups:
-                together.setdefault((id(group.batch.model), group.texts[0].trial), []).append(key)
+            if len(group.texts) > len(group.free) and key in self.groups:
+                kind = id(group.batch.model), group.texts[0].trial, type(group.batch)
+                together.setdefault(kind, []).append(key)
             else:
-                self.groups.pop(key, None)
+                self.drop(key)
         for keys in together.values():
             self.step(keys)
 
@@ -136,13 +139,21 @@ class Scheduler:
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
         few turns.
         """
-        load, n_read = Load(self.room, self), 0
-        n_joining = min(len(waiting), self.room.rows - load.n_rows)
+        n_running, n_read, n_hypotheses = self.n_texts, 0, 0
+        load: Load | None = None  # to add up takes as long as to admit
+        n_joining = min(len(waiting), self.room.rows - n_running)
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
-        waits = n_joining < load.n_rows // COMPANY and self.patience > 0
+        waits = n_joining < n_running // COMPANY and self.patience > 0
         while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None:
             if text.joins:
-                if waits or not load.has_room_for(text):
+                if waits:
+                    return
+                if load is None:
+                    load = Load(self.room, self)
+                    n_hypotheses = load.n_hypotheses + waiting.n_hypotheses  # they will soon be decoded together
+                if text.tables is not None and not text.tables.is_small(n_hypotheses):
+                    text.tables, text.kind = None, None
+                if not load.has_room_for(text):
                     return
                 self.patience = PATIENCE
                 load.add(text)
@@ -171,8 +182,7 @@ class Scheduler:
         for key, rows in joining.items():
             new = [texts[row] for row in rows]
             if key not in self.groups:
-                first: Sequences = new[0].sequences
-                self.groups[key] = Group(Batch(new[0].model, first.width, first.is_beam, first.eos))
+                self.groups[key] = Group(batch_for(new[0]))
             self.arrange(key, started, new, rows)
 
     def arrange(self, key: Hashable, started: Any = None, new: Sequence[Text] = (), rows: Sequence[int] = ()) -> None:
@@ -183,32 +193,41 @@ class Scheduler:
         try:
             order = group.batch.arrange(group.free, started, [text.sequences for text in new], rows)
         except Exception as error:  # such as a lack of memory
-            del self.groups[key]
+            self.drop(key)
             self.split([*group, *new], error)
             return
         both = [*group.texts, *new]
-        group.texts, group.free = [both[i] for i in order], set()
+        group.texts, group.free = [both[i] for i in order], {row for row, i in enumerate(order) if i in group.free}
 
     def step(self, keys: list[Hashable]) -> None:
         """Make a step of groups of the same model."""
         groups = [self.groups[key] for key in keys]
         try:
-            progress = step_together([group.batch for group in groups])
+            batches: list[Any] = [group.batch for group in groups]
+            progress = (step_tables if isinstance(batches[0], TableBatch) else step_together)(batches)
         except Exception as error:
             for key in keys:
-                del self.groups[key]
+                self.drop(key)
             self.split([text for group in groups for text in group], error)
             return
         for group, rows in zip(groups, progress):
             for row, (text, new) in enumerate(zip(group.texts, rows)):
-                stopped = self.listener.heard(text, new, partial(group.batch.top, row, text.work.top))
+                if row in group.free:
+                    continue
+                stopped = self.listener.heard(text, new, partial(top_of, group, row, text.work.top))
                 if new.is_done or group.batch.stop(row, stopped):
                     group.free.add(row)
                     self.listener.finished(text, group.batch.results(row))
 
+    def drop(self, key: Hashable) -> None:
+        """Forget a group, whose table others may use."""
+        group = self.groups.pop(key, None)
+        if group is not None and isinstance(group.batch, TableBatch):
+            group.batch.close()
+
     def split(self, texts: list[Text], error: Exception) -> None:
         """Let the texts of a step that raised an error start again in two halves, or fail if there is only one."""
-        if len(texts) < 2:
+        if len(texts) < 2 and not any(text.tables for text in texts):  # a table may have been too large
             for text in texts:
                 self.listener.failed(text, error)
             return
@@ -222,16 +241,43 @@ class Scheduler:
     def clear(self) -> list[Text]:
         """Give up all texts in progress, and return them."""
         texts = [*self]
-        for rest in (self.groups, self.joining, self.again):
+        for key in list(self.groups):
+            self.drop(key)
+        for rest in (self.joining, self.again):
             rest.clear()
         return texts
 
 
+def top_of(group: Group, row: int, n: int) -> list[Any]:
+    assert isinstance(group.batch, Batch)  # a text that needs it has no table
+    return group.batch.top(row, n)
+
+
 def key_of(text: Text) -> Hashable:
-    sequences, size = text.sequences, 0
-    while len(sequences.source) > SMALL_SOURCE * 4**size:
-        size += 1
-    return id(text.model), sequences.width, sequences.is_beam, sequences.eos, size, text.trial
+    """Return the key of the group that a text joins."""
+    if text.kind is None:
+        one: Sequences = text.sequences
+        if text.tables is None:
+            text.kind = id(text.model), width_for(text.model, one), one.is_beam, one.eos, size_of(one)
+        else:
+            text.kind = id(text.tables), one.width, settings(one), size_of(one)
+    return text.kind, text.trial
+
+
+def size_of(one: Sequences) -> int:
+    """Return the number of tokens that sources of the group may have."""
+    size = SMALL_SOURCE
+    while len(one.source) > size:
+        size *= 4
+    return size
+
+
+def batch_for(text: Text) -> Batch | TableBatch:
+    """Return an empty batch for the group of a text."""
+    one: Sequences = text.sequences
+    if text.tables is not None:
+        return TableBatch(text.tables, one, size_of(one))
+    return Batch(text.model, width_for(text.model, one), one.is_beam, one.eos)
 
 
 def is_together(shortest: Text, longest: Text, n: int) -> bool:

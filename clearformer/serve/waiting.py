@@ -6,11 +6,12 @@ room yet, all others wait with it, so that a large text cannot starve.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from clearformer.generation.open_policies import Progress
+from clearformer.generation.open_tables import Tables
 from clearformer.handles.writer import GeneratedText
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.work import Ended, Event, Plan, Reason, Token, Top, Work
@@ -25,8 +26,10 @@ class Text:
     index: int
     plan: Plan
     model: Any = None
+    tables: Tables | None = None  # where it is decoded, or None for a batch that grows
     n_bytes: int = 0  # of its caches, at most
     is_alone: bool = False  # whether it cannot join a batch
+    kind: Hashable = None  # texts of the same kind are decoded together, as the scheduler decides
     trial: int = 0  # texts with another number are decoded apart, to find out which of them raises an error
     heard: list[GeneratedText] = field(default_factory=list)  # the text of each sequence
     n_heard: list[int] = field(default_factory=list)  # the tokens of each sequence
@@ -53,6 +56,7 @@ class Text:
 
     def restart(self) -> None:
         """Forget the tokens so far, except that the client has seen them."""
+        self.kind, self.tables = None, None
         known = self.n_again or [0] * len(self.n_heard)  # it may start again twice
         self.n_again, self.n_heard = list(map(max, known, self.n_heard)), [0] * len(self.n_heard)
 
@@ -98,6 +102,10 @@ class Waiting:
 
     def __iter__(self) -> Iterator[Text]:
         return (text for request in self.requests for text in request)
+
+    @property
+    def n_hypotheses(self) -> int:
+        return sum(text.n_rows for text in self)
 
     def add(self, texts: list[Text]) -> None:
         if texts:

@@ -1,19 +1,31 @@
 """Texts that join and leave a running batch are decoded as they would be alone: same tokens, same scores in float64."""
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from clearformer.generation.continuous import Batch, Footprint, decode_alone, rearranged, start, step_together
+from clearformer.generation.continuous import (
+    Batch,
+    Footprint,
+    decode_alone,
+    rearranged,
+    start,
+    step_together,
+    width_for,
+)
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.open_policies import Sequences
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.layers.joined import can_join
+from clearformer.layers.open_cache import OpenState
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -108,7 +120,7 @@ def decode_in_turns(model: Any, todo: Sequence[Sequences], seed: int, most: int 
     """Decode with a few texts joining at random moments, at most `most` at a time."""
     random = Random(seed)
     coming = random.sample(range(len(todo)), len(todo))
-    batch = Batch(model, todo[0].width, todo[0].is_beam, EOS)
+    batch = Batch(model, max(one.width for one in todo), todo[0].is_beam, EOS)
     owners: list[int] = []
     leaving: set[int] = set()
     results: dict[int, list[Hypothesis]] = {}
@@ -179,6 +191,21 @@ def test_batches_with_different_numbers_of_hypotheses_share_a_pass(name: str) ->
                 assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
 
 
+@pytest.mark.parametrize("name", ["transformer", "gpt", "grouped"])
+def test_beams_of_several_widths_share_a_batch(name: str) -> None:
+    model = MODELS[name]()
+    widths = zip(texts("beams"), cycle((2, 3, 5)))
+    todo = [replace(one, width=width, config=one.config.model_copy(update={"beam": width})) for one, width in widths]
+    assert {width_for(model, one) for one in todo} == {5}
+    results = decode_in_turns(model, todo, seed=11)
+    for i, one in enumerate(todo):
+        with torch.inference_mode():
+            alone = decode_alone(model, one)
+        assert [h.tokens for h in results[i]] == [h.tokens for h in alone]
+        assert [h.score for h in results[i]] == pytest.approx([h.score for h in alone], abs=1e-9)
+        assert len(alone) <= one.width
+
+
 def test_slots_of_hypotheses_that_died_out_are_used_again() -> None:
     model = transformer()
     config = DecodeConfig(min_length=60)
@@ -221,6 +248,22 @@ def test_free_rows_are_filled_and_as_few_as_possible_move(seed: int) -> None:
     assert sorted(order) == [*sorted({*range(n)} - leaving), *range(n, n + n_new)]
     n_moved = sum(row != old < n for row, old in enumerate(order))
     assert n_moved <= max(0, len(leaving) - n_new)
+
+
+@torch.inference_mode()
+def test_a_batch_that_is_no_longer_used_frees_its_buffers_at_once() -> None:
+    model, todo = transformer(), texts("beams")[:3]
+    gc.disable()
+    try:
+        batch = Batch(model, 4, True, EOS)
+        batch.arrange((), start(model, todo), todo, range(3))
+        batch.step()
+        assert isinstance(batch.state, OpenState)
+        keys = ref(batch.state.caches[0].k)
+        del batch
+        assert keys() is None
+    finally:
+        gc.enable()
 
 
 def test_the_footprint_is_at_least_what_a_batch_takes() -> None:

@@ -3,6 +3,7 @@
 `client` calls the application directly; `url` is the address of a server that listens, for other clients.
 """
 
+import faulthandler
 import json
 import sys
 import threading
@@ -96,7 +97,9 @@ def listening(app: Any, **settings: Any) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
+        if thread.is_alive():
+            faulthandler.dump_traceback(sys.__stderr__)
         assert not thread.is_alive()
 
 

@@ -15,7 +15,10 @@ import torch
 from torch import Tensor
 
 from clearformer.errors import ConfigError, DataError, MachineError
+from clearformer.generation import open_tables
 from clearformer.generation.decode import DecodeConfig
+from clearformer.generation.open_tables import TableBatch, Tables
+from clearformer.generation.static import as_is
 from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.translator import Translator
 from clearformer.models.gpt import GPT, GPTConfig
@@ -153,6 +156,60 @@ def test_answers_are_those_of_the_handle_in_any_order_of_arrival(engine_of: Any,
     for ticket, offline in tickets:
         assert comparable(ticket.result(20)) == comparable(offline())
     assert engine.n_running == engine.n_waiting == 0
+
+
+@pytest.fixture
+def with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode in tables, as on a GPU, with steps that are not recorded."""
+    monkeypatch.setattr(Tables, "of", classmethod(lambda cls, model: cls(model, as_is)))
+
+
+@pytest.mark.usefixtures("with_tables")
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_from_tables_are_those_of_the_handle(engine_of: Any, name: str, seed: int) -> None:
+    test_answers_are_those_of_the_handle_in_any_order_of_arrival(engine_of, name, seed)
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_large_steps_are_made_without_tables(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = transformer()
+    made: list[int] = []
+    init = TableBatch.__init__
+    monkeypatch.setattr(TableBatch, "__init__", lambda batch, *args: made.append(1) or init(batch, *args))
+    n_weights = sum(weight.numel() for weight in handle.model.parameters())
+    monkeypatch.setattr(open_tables, "SMALL_STEP", 3 * n_weights)
+    engine = engine_of(handle)
+    for beam, n_tables in ((3, 1), (4, 1), (1, 2)):
+        work = Translate(["a cat"], settings={"beam": beam})
+        assert comparable(engine.submit(work).result(20)) == comparable(handle.candidates(["a cat"], beam=beam))
+        assert len(made) == n_tables
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_a_table_that_does_not_fit_is_done_without(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lend(tables: Tables, size: Any, one: Any) -> Any:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(Tables, "lend", lend)
+    handle = transformer()
+    answer = engine_of(handle).submit(Translate(["a cat"])).result(20)
+    assert comparable(answer) == comparable(handle.candidates(["a cat"]))
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_an_error_in_a_table_fails_that_request_alone(engine_of: Any) -> None:
+    test_an_error_in_one_request_fails_that_request_alone(engine_of, "transformer")
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_a_stream_from_a_table_has_every_token(engine_of: Any) -> None:
+    test_a_stream_has_every_token_and_the_text_in_pieces(engine_of)
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_cancelling_frees_the_row_of_a_table(engine_of: Any) -> None:
+    test_cancelling_frees_the_place(engine_of)
 
 
 def test_texts_join_a_running_batch(engine_of: Any) -> None:

@@ -1,0 +1,190 @@
+"""Texts that join and leave the rows of a table are decoded as they would be alone: same tokens, same scores."""
+
+from collections.abc import Callable, Hashable
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.generation.continuous import decode_alone, start
+from clearformer.generation.decode import DecodeConfig, Hypothesis
+from clearformer.generation.open_policies import Sequences
+from clearformer.generation.open_tables import TableBatch, Tables, settings, step_tables
+from clearformer.generation.static import FIRST_TOKENS, as_is
+from clearformer.models.gpt import GPT, GPTConfig
+from clearformer.models.transformer import Transformer, TransformerConfig
+
+V, BOS, EOS, N, SOURCE = 301, 1, 2, 43, 16
+
+
+def random_model(model: Any, eos_bias: float) -> Any:
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=0.5)
+    model.unembedding.bias.data[EOS] = eos_bias
+    return model.double().eval()
+
+
+def transformer() -> Any:
+    sizes = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 22, "n_heads": 2, "d_ff": 7, "max_length": 91}
+    config = {"source_vocab": V, "target_vocab": V, "share": "none", "head_bias": True}
+    return random_model(Transformer(TransformerConfig(**config, **sizes)), 5.0)
+
+
+def gpt() -> Any:
+    sizes = {"vocab": V, "n_layers": 2, "d_model": 28, "n_heads": 2, "n_kv_heads": 1, "d_ff": 7, "max_length": 113}
+    rotary = {"kind": "rotary"}
+    return random_model(GPT(GPTConfig(tied=False, head_bias=True, positions=rotary, **sizes)), 4.0)
+
+
+MODELS: dict[str, Callable[[], Any]] = {"transformer": transformer, "gpt": gpt}
+SETTINGS: list[dict[str, Any]] = [
+    {"beam": 1},
+    {"beam": 1, "min_length": 5},
+    {"beam": 3},
+    {"beam": 4, "stop": "never", "length_penalty": 0.6, "penalty": "gnmt"},
+]
+
+
+def texts() -> list[Sequences]:
+    random, found = Random(5), []
+    for _ in range(N):
+        config = DecodeConfig(**random.choice(SETTINGS))
+        source = [random.randrange(3, V) for _ in range(random.randint(1, 9))]
+        found.append(Sequences(source, BOS, EOS, random.choice([2, 9, 17, 40]), config, config.beam))
+    return found
+
+
+@torch.inference_mode()
+def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int) -> dict[int, list[Hypothesis]]:
+    """Decode with a few texts joining at random moments, at most `most` at a time, each kind in a batch of its own."""
+    random, model = Random(seed), tables.model
+    coming = random.sample(range(len(todo)), len(todo))
+    batches: dict[Hashable, TableBatch] = {}
+    owners: dict[Hashable, list[int]] = {}
+    leaving: dict[Hashable, set[int]] = {}
+    results: dict[int, list[Hypothesis]] = {}
+    while len(results) < len(todo):
+        n_running = sum(len(owners[key]) - len(leaving[key]) for key in owners)
+        new = [coming.pop() for _ in range(min(len(coming), most - n_running, random.choice([0, 0, 1, 2, 19])))]
+        started = start(model, [todo[i] for i in new]) if new else None
+        for key in {settings(todo[i]): None for i in new} | dict.fromkeys(owners):
+            rows = [row for row, i in enumerate(new) if settings(todo[i]) == key]
+            joining = [todo[new[row]] for row in rows]
+            if key not in batches:
+                batches[key], owners[key], leaving[key] = TableBatch(tables, joining[0], SOURCE), [], set()
+            order = batches[key].arrange(leaving[key], started, joining, rows)
+            both = [*owners[key], *(new[row] for row in rows)]
+            owners[key], leaving[key] = [both[i] for i in order], {r for r, i in enumerate(order) if i in leaving[key]}
+            if not order:
+                del batches[key], owners[key], leaving[key]
+        for key, rows in zip(list(batches), step_tables([*batches.values()])):
+            for row, progress in enumerate(rows):
+                if progress.is_done and row not in leaving[key]:
+                    results[owners[key][row]] = batches[key].results(row)
+                    leaving[key].add(row)
+    for batch in batches.values():
+        batch.close()
+    return results
+
+
+@pytest.mark.parametrize(("seed", "most"), [(1, 5), (2, 17), (3, 40)])
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_are_decoded_as_if_alone(name: str, seed: int, most: int) -> None:
+    model, todo = MODELS[name](), texts()
+    results = decode_in_turns(Tables(model, as_is), todo, seed, most)
+    lengths = set()
+    for i, one in enumerate(todo):
+        with torch.inference_mode():
+            alone = decode_alone(model, one)
+        assert [h.tokens for h in results[i]] == [h.tokens for h in alone]
+        assert [h.logprob for h in results[i]] == pytest.approx([h.logprob for h in alone], abs=1e-9)
+        if one.is_beam:
+            assert [h.score for h in results[i]] == pytest.approx([h.score for h in alone], abs=1e-9)
+        lengths |= {len(h.tokens) for h in alone}
+    assert min(lengths) < 8  # the comparison is not trivial
+    assert max(lengths) > 33  # longer than the first tables
+
+
+def test_tables_are_lent_again() -> None:
+    model, todo = transformer(), [one for one in texts() if one.width == 3]
+    n_made = 0
+
+    def counted(table: Any, step: Any) -> Any:
+        nonlocal n_made
+        n_made += 1
+        return step
+
+    tables = Tables(model, counted)
+    first = decode_in_turns(tables, todo, 1, 5)
+    n_first = n_made
+    assert decode_in_turns(tables, todo, 1, 5) == first
+    assert n_made == n_first
+
+
+def test_a_number_that_is_not_finite_stays_in_its_text() -> None:
+    """The row of a text whose keys were not finite serves the next text, as if nothing had happened."""
+    model = transformer()
+    sick, well, next_one = [one for one in texts() if one.width == 3 and one.limit > 5][:3]
+    with torch.inference_mode():
+        batch = TableBatch(Tables(model, as_is), sick, SOURCE)
+        batch.arrange((), start(model, [sick, well]), [sick, well], [0, 1])
+        batch.launch()
+        batch.outcome()
+        assert batch.table is not None
+        for cache in batch.table.state.caches:
+            cache.k[0] = cache.v[0] = torch.nan
+        batch.launch()
+        batch.outcome()
+        assert batch.arrange({0}, start(model, [next_one]), [next_one], [0]) == [2, 1]
+        results: dict[int, list[Hypothesis]] = {}
+        while len(results) < 2:
+            batch.launch()
+            for row, progress in enumerate(batch.outcome()):
+                if progress.is_done and row not in results:
+                    results[row] = batch.results(row)
+        for row, one in ((0, next_one), (1, well)):
+            assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
+
+
+def test_a_row_that_is_left_when_its_slots_are_full_disturbs_no_other() -> None:
+    """A text is cancelled when it has as many tokens as its table can hold; steps go on for the text beside it."""
+    model, config = transformer(), DecodeConfig(beam=3, min_length=2 * FIRST_TOKENS)
+    left, other, late = (Sequences([5, 7, word], BOS, EOS, 2 * FIRST_TOKENS + 9, config, 3) for word in (11, 13, 17))
+    with torch.inference_mode():
+        batch = TableBatch(Tables(model, as_is), left, SOURCE)
+        batch.arrange((), start(model, [left]), [left], [0])
+        for _ in range(FIRST_TOKENS - 5):
+            batch.launch()
+            batch.outcome()
+        batch.arrange((), start(model, [other, late]), [other, late], [0, 1])  # they have room for five tokens less
+        for _ in range(5):
+            batch.launch()
+            batch.outcome()
+        batch.arrange({0})
+        results: dict[int, list[Hypothesis]] = {}
+        while len(results) < 2:
+            batch.launch()
+            for row, progress in enumerate(batch.outcome()):
+                if row > 0 and progress.is_done and row not in results:
+                    results[row] = batch.results(row)
+        for row, one in ((1, other), (2, late)):
+            assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
+
+
+def test_samples_penalties_and_adapters_have_no_tables() -> None:
+    tables = Tables(transformer(), as_is)
+
+    def one(width: int, seen: Any = None, adapter: int = 0, **config: Any) -> Sequences:
+        return Sequences([5], BOS, EOS, 7, DecodeConfig(**config), width, None, seen, adapter)
+
+    assert tables.can_hold(one(1, beam=1))
+    assert tables.can_hold(one(3, beam=3))
+    assert tables.can_hold(one(1, [5], beam=1))
+    assert not tables.can_hold(one(1, [5], beam=1, repetition_penalty=1.2))
+    assert not tables.can_hold(one(1, beam=1, temperature=0.5))
+    assert not tables.can_hold(one(3, beam=3, adapter=1))
+    assert Tables.of(transformer()) is None  # nothing is recorded on a CPU
