@@ -5,7 +5,8 @@ Batch (pairs), TextBatch (running text), EncoderBatch (whole texts), ImageBatch 
 
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import torch
@@ -52,6 +53,19 @@ class Tensors:
         """The same batch with `move` applied to every tensor."""
         fields = vars(self).items()
         return type(self)(**{name: move(value) if isinstance(value, Tensor) else value for name, value in fields})
+
+    def split(self, n: int) -> list[Self]:
+        """Divide the rows into n parts of nearly equal size, or into single rows if there are fewer than n.
+
+        The padding stays. The targets of each part are counted, so that the counts add up to `n_tokens`.
+        """
+        edges = [round(i * len(self) / n) for i in range(n + 1)] if n < len(self) else range(len(self) + 1)
+        return [self.narrowed(start, stop) for start, stop in pairwise(edges)]
+
+    def narrowed(self, start: int, stop: int) -> Self:
+        """The batch with these rows only."""
+        fields = {name: value[start:stop] if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        return type(self)(**{**fields, "n_tokens": -1})
 
     def signature(self) -> Hashable:
         """Everything that a compiled or recorded step depends on: shapes and types of tensors, and other values."""
@@ -147,6 +161,7 @@ class EncoderBatch(Tensors):
     classes   (B,) int64 or float   the class of each row, or its value in a regression (None: rows have no labels)
     labelled  (n,) int64 or None    indices of the labelled positions among all B · T, computed on the host
     n_tokens  int                   number of labels that are not IGNORE; B if there are no labels
+    labels_per_row  float or None   of the whole batch, if this is a part of it (None: this batch is whole)
     """
 
     tokens: Tensor
@@ -156,6 +171,7 @@ class EncoderBatch(Tensors):
     classes: Tensor | None = None
     labelled: Tensor | None = None
     n_tokens: int = -1  # counted if omitted
+    labels_per_row: float | None = None
 
     def __post_init__(self) -> None:
         self._count(self.labels)
@@ -166,6 +182,14 @@ class EncoderBatch(Tensors):
     def asked(self) -> Tensor | None:
         """Deprecated: use `labelled`."""
         return renamed(self.labelled, "EncoderBatch.asked", "EncoderBatch.labelled")
+
+    def narrowed(self, start: int, stop: int) -> Self:
+        part = super().narrowed(start, stop)
+        if self.labels is None:
+            return part
+        assert self.labelled is not None
+        per_row = len(self.labelled) / len(self) if self.labels_per_row is None else self.labels_per_row
+        return replace(part, labelled=None, labels_per_row=per_row)  # positions are counted from the first row again
 
     @classmethod
     def blank(cls, n_rows: int, length: int, channels: int = 3) -> Self:

@@ -11,6 +11,7 @@ files of audio.py.
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from os.path import isfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ class RecordingSource(Source):
                     skipped.add(where)
                     continue
                 path = self.path.parent / name
-                if not path.is_file():
+                if not isfile(path):  # False for names that no file can have, where Path.is_file raises an error
                     raise DataError(f"{where}: {path} does not exist", f"paths are relative to {self.path.parent}")
                 if not clean(text):
                     raise DataError(

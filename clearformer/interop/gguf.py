@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,7 @@ BLOCK: Table = {
     "mlp.down.": "ffn_down.",
 }
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
+MAX_VALUES = 4_000_000  # of metadata; a vocabulary of 300,000 tokens has 1.2 million
 SPLIT_HINT = "if the model is split into several files, merge them first: llama-gguf-split --merge FIRST OUT.gguf"
 
 
@@ -61,7 +63,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         if not path.is_file():
             raise OSError("it is not a regular file")
-        file = gguf.GGUFReader(path)
+        file = bounded(gguf.GGUFReader)(path)
         facts = {name: field.contents() for name, field in file.fields.items()}
         tensors = {
             tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype("float32"))
@@ -71,6 +73,27 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         reason = str(error).partition("\n")[0][:200] or type(error).__name__
         raise CheckpointError(f"{path} cannot be read as GGUF: {reason}", "download the file again") from None
     return facts, tensors
+
+
+def too_many_values() -> str:
+    return f"it has more than {count(MAX_VALUES, 'value')}"
+
+
+def bounded(reader: Any) -> Any:
+    """Return a reader that stops at the end of the file: gguf's goes on with empty values, as many as are declared."""
+
+    class Bounded(reader):
+        n_values = 0
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
+            self.n_values += 1
+            if int(offset) + np.dtype(dtype).itemsize * int(count) > len(self.data):
+                raise ValueError("a value lies beyond the end of the file")
+            if self.n_values > MAX_VALUES:  # each is a Python object
+                raise ValueError(too_many_values())
+            return super()._get(offset, dtype, count, *more, **named)
+
+    return Bounded
 
 
 def import_config(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> GPTConfig:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, load_tensors, read_facts
+from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, load_tensors, read_class_file, read_facts
 from clearformer.checksums import faults
 from clearformer.data.pixels import ImageConfig
 from clearformer.errors import CheckpointError, suggest
@@ -32,6 +32,7 @@ from clearformer.wording import count
 HINT = "give the --out folder of a run, or a Hugging Face folder with a config.json"
 FILES = (".gguf", ".pth", ".pt", ".th", ".safetensors", ".bin")
 DEFAULT = "en-fr-small"  # the model of `clearformer translate` without --model
+LANGUAGE_MODEL = "en-small"  # the model of `generate`, `score`, `fill` and `repair` without --model
 Parts = tuple[Recipe, dict[str, Tensor], list[Tokenizer]]
 
 
@@ -148,7 +149,12 @@ def foreign_recipe(config: Any, origin: Origin, image: ImageConfig | None = None
 def check_fit(tokenizers: list[Tokenizer], recipe: Recipe, where: Path) -> None:
     """Check that the embeddings have one row per token. Only imported models may have more rows than tokens."""
     for key, tokenizer in zip(vocab_keys(len(tokenizers)), tokenizers):
-        size, n_rows = tokenizer.vocab_size, getattr(recipe.model, key)
+        size, n_rows = tokenizer.vocab_size, getattr(recipe.model, key, None)
+        if n_rows is None:
+            raise CheckpointError(
+                f"{where}: a model of kind `{recipe.model.kind}` does not have the tokenizers of this objective",
+                "copy the recipe.toml that the model was trained with",
+            )
         if size > n_rows or (size < n_rows and recipe.origin is None):
             side = f"{key.removesuffix('_vocab')} " if len(tokenizers) > 1 else ""
             raise CheckpointError(
@@ -188,13 +194,7 @@ def is_text_regression(recipe: Recipe) -> bool:
 def read_classes(folder: Path) -> list[str]:
     """Read classes.json, which must match the weights. For a regression model, the list is empty."""
     path = folder / CLASSES
-    try:
-        classes = read_json(path)
-        if not isinstance(classes, list) or not all(isinstance(label, str | int | float) for label in classes):
-            raise ValueError("it is not a list of classes")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{path} cannot be read: {reason}", "copy the whole run folder again") from None
+    classes = read_class_file(path)
     if read_facts(folder / "model.safetensors").get("classes", classes) != classes:
         raise CheckpointError(
             f"{path} does not match the weights: the model was trained with other classes",

@@ -191,7 +191,7 @@ class Tokenizer:
 
     def with_bos(self, token_id: int) -> Self:
         """Return this tokenizer with another BOS; a published decoder may not start with the BOS in its files."""
-        token = self._rust.id_to_token(token_id)
+        token = self._rust.id_to_token(token_id) if 0 <= token_id < 2**32 else None
         if token is None:
             raise TokenizerError(
                 f"the vocabulary has no token with the id {token_id}",

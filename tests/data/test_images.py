@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from clearformer.data.files.arrays import read_idx
 from clearformer.data.fitting import fit_all, fitted
 from clearformer.data.images import ImageCorpora, ImageSource, UnlabelledImageSource, decode, open_image, some_images
 from clearformer.data.pixels import ImageConfig
@@ -121,6 +122,14 @@ def write_parquet(path: Path, **columns: list[object]) -> Path:
 
     parquet.write_table(pyarrow.table(columns), path)
     return path
+
+
+@pytest.mark.parametrize(("axes", "problem"), [(200, "an array of 200 axes"), (4, "GiB, more than 100 times")])
+def test_an_idx_file_of_many_or_huge_axes(tmp_path: Path, axes: int, problem: str) -> None:
+    path = tmp_path / "t-images-idx3-ubyte"
+    path.write_bytes(bytes([0, 0, 8, axes]) + (2**31 - 1).to_bytes(4, "big") * axes)
+    with pytest.raises(DataError, match=problem):
+        read_idx(path)
 
 
 @pytest.mark.parametrize("kind", ["npz", "idx", "parquet"])

@@ -47,6 +47,7 @@ def test_bad_lists_are_said(tmp_path: Path) -> None:
     for content, problem in (
         ("a.wav\tone\nb.wav\ttwo\n", r"list\.tsv:2: .*b\.wav does not exist"),
         ("a.wav\t \n", r"list\.tsv:1: the transcript of a\.wav is empty"),
+        ("x" * 5000 + "\tone\n", r"list\.tsv:1: .* does not exist"),
         ("a.wav\n", r"list\.tsv:1: 1 column, but 2 are needed"),
         ("", "is empty"),
     ):

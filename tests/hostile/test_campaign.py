@@ -48,3 +48,17 @@ def test_a_case_can_be_repeated_alone(seeds: Path) -> None:
     keys = ("kind", "target", "file", "damage", "outcome")
     first, second = (json.loads(text[text.index("{") :]) for text in (one, two))
     assert {key: first[key] for key in keys} == {key: second[key] for key in keys}
+
+
+def test_counts_of_several_campaigns_are_added(seeds: Path, tmp_path: Path) -> None:
+    file = tmp_path / "counts.json"
+    options = ("--cases", 12, "--only", "recipes", "--workers", 1, "--seeds", seeds, "--accumulate", "--json", file)
+    for seed in (1, 2):
+        assert run(*options, "--seed", seed).returncode == 0
+    counts: dict[str, Any] = json.loads(file.read_text())
+    assert counts["cases"] == counts["groups"]["recipes"]["cases"] == sum(counts["kinds"].values()) == 24
+    assert [(campaign["seed"], campaign["cases"]) for campaign in counts["campaigns"]] == [(1, 12), (2, 12)]
+    again = run(*options, "--seed", 2)
+    assert again.returncode == 1
+    assert "already" in again.stderr
+    assert json.loads(file.read_text()) == counts

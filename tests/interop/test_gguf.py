@@ -109,6 +109,26 @@ def test_a_file_is_read(tmp_path: Path, tied: bool) -> None:
     assert template == "{{ messages[0]['content'] }}"
 
 
+@pytest.mark.timeout(20)
+def test_an_array_that_is_longer_than_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_array("numbers", [7, 11, 13])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    content = path.read_bytes()
+    at = content.index(b"numbers") + len(b"numbers") + 8  # after the types of the value and of its elements
+    path.write_bytes(content[:at] + (2**60).to_bytes(8, "little") + content[at + 8 :])
+    with pytest.raises(CheckpointError, match="a value lies beyond the end of the file"):
+        import_file(path)
+    path.write_bytes(content)
+    monkeypatch.setattr("clearformer.interop.gguf.MAX_VALUES", 10)
+    with pytest.raises(CheckpointError, match="it has more than 10 values"):
+        import_file(path)
+
+
 def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MachineError, match="pip install gguf"):

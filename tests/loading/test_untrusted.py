@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 import clearformer
-from clearformer.checkpoint import RunFolder, open_tensors, read_report, weights_of
+from clearformer.checkpoint import RunFolder, open_tensors, read_class_file, read_report, weights_of
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, TokenizerError
 from clearformer.interop.huggingface.folder import read_json, read_template, shard_names
 from clearformer.interop.huggingface.pickled import read_pickle
 from clearformer.interop.origin import Origin
-from clearformer.loading.folder import foreign_recipe, read_classes
+from clearformer.loading.folder import check_fit, foreign_recipe, read_classes
 from clearformer.loading.open import open_model
 from clearformer.loading.write import write_run
 from clearformer.models.build import build_model, parse_model
@@ -191,6 +191,21 @@ def test_a_damaged_report_is_named(tmp_path: Path, report: str) -> None:
     (tmp_path / "report.json").write_text(report)
     with pytest.raises(CheckpointError, match=r"report\.json cannot be read"):
         read_report(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'["a", \xbd]', b'["a", ', b"[[]]"])
+def test_damaged_classes_are_named_when_a_run_is_resumed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "classes.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"classes\.json cannot be read"):
+        read_class_file(tmp_path / "classes.json")
+
+
+def test_a_model_of_another_kind_than_its_objective(run: Path) -> None:
+    model = open_model(run)
+    sizes = {"kind": "transformer", "source_vocab": 7, "target_vocab": 7}
+    other = foreign_recipe(parse_model(sizes, "[model]"), Origin(source="x"))
+    with pytest.raises(CheckpointError, match="a model of kind `transformer` does not have the tokenizers"):
+        check_fit(model.tokenizers[:1], other, run)
 
 
 def test_a_header_with_sizes_beyond_the_file(tmp_path: Path) -> None:

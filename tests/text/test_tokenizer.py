@@ -454,8 +454,9 @@ def test_the_beginning_can_be_another_token() -> None:
     assert Tokenizer(other.to_json()).bos_id == tokenizer.pad_id  # a copy of the file says it too
     assert other.encode(["a b"]) == tokenizer.encode(["a b"])
     assert tokenizer.with_bos(tokenizer.bos_id) is tokenizer
-    with pytest.raises(TokenizerError, match="no token with the id 99"):
-        tokenizer.with_bos(99)
+    for absent in (99, -1, 2**40):
+        with pytest.raises(TokenizerError, match=f"no token with the id {absent}"):
+            tokenizer.with_bos(absent)
 
 
 def test_the_frame_is_what_framing_adds() -> None:

@@ -19,6 +19,7 @@ from clearformer.wording import count
 
 MAX_RATIO = 100
 MIN_BYTES = 2**29  # a smaller array may have any ratio
+MAX_AXES = 4  # image, row, column, channel
 HINT = "copy or download it again"
 # What damaged headers make zipfile and NumPy raise; a single array instead of an archive is a TypeError.
 DAMAGED = (RuntimeError, NotImplementedError, KeyError, OverflowError, SyntaxError, MemoryError, TokenError)
@@ -30,6 +31,8 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             start = file.read(4)
+            if len(start) == 4 and start[3] > MAX_AXES:
+                raise DataError(f"{path}: an array of {start[3]} axes; images have 3 or 4", HINT)
             sizes = file.read(4 * start[3]) if len(start) == 4 else b""
             if len(start) < 4 or start[:3] != b"\0\0\x08" or len(sizes) < 4 * start[3]:
                 raise DataError(f"{path} is not an idx file of uint8 values", "use the format of the MNIST files")

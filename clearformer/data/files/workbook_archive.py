@@ -86,7 +86,7 @@ class MeasuredPart:
         if self.parser is not None:
             try:
                 self.parser.Parse(data, not data)
-            except expat.ExpatError:
+            except (expat.ExpatError, LookupError, ValueError):  # the latter for an unknown encoding
                 self.parser = None  # openpyxl parses no further either, and says where
         if self.n_bytes - self.begin > MAX_UNIT:
             raise self.exceeded(f"{self.place} of more than {MAX_UNIT >> 20} MiB")

@@ -55,16 +55,22 @@ class UnitParser:
         try:
             with opened(self.path) as file:
                 while part := file.read(PART):
-                    self.parser.Parse(part)
+                    self.parse(part)
                     self.n_bytes += len(part)
                     check_ratio(self.path, file)
                     if self.n_bytes - self.parser.CurrentByteIndex > MAX_CELL:  # expat holds what it has not parsed
                         raise self.too_long("tag or comment")
                     yield from self.units
                     self.units.clear()
-                self.parser.Parse(b"", True)
+                self.parse(b"", True)
         except expat.ExpatError as error:
             raise not_well_formed(str(self.path), error) from None
+
+    def parse(self, part: bytes, is_last: bool = False) -> None:
+        try:
+            self.parser.Parse(part, is_last)
+        except (LookupError, ValueError) as error:  # of Python's codecs, for a declared encoding that expat lacks
+            raise DataError(f"{self.path}: its encoding cannot be read ({error})", "export it as UTF-8") from None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         tag = local(name)

@@ -297,6 +297,13 @@ def test_an_undeclared_entity_is_refused(tmp_path: Path) -> None:
     assert "a.xliff:1: not well-formed XML (undefined entity)" in refused(tmp_path / "a.xliff", ("source", "target"))
 
 
+@pytest.mark.parametrize("encoding", ["UTG-8", "utf-7", "shift_jis"])
+def test_an_encoding_that_is_unknown_is_named(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.xliff"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><xliff><trans-unit/></xliff>')
+    assert "encoding" in refused(path, ("source", "target"))
+
+
 def test_a_workbook_with_a_doctype_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table("xlsx", tmp_path, {"en": ["a"], "fr": ["b"]})
     monkeypatch.setattr(workbook_archive, "MAX_BYTES", 1000)
