@@ -68,7 +68,11 @@ def lens(
     top: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Tokens listed at each position.", show_default="5", rich_help_panel="View"
+            metavar="N",
+            min=1,
+            help="Tokens listed at each position, or neighbours.",
+            show_default="5, or 10 neighbours",
+            rich_help_panel="View",
         ),
     ] = None,
     beam: Annotated[
@@ -127,6 +131,7 @@ def lens(
     histograms (weights and activations by layer on a text; without TEXT, also gradients, over a training),
     positions (similarities and norms of the position encoding, and whether a shift is a rotation),
     probe (what a linear probe of each layer learns from the labelled --texts, compared with shuffled labels),
+    neighbours (words whose embeddings are most similar to a word or to a sum: "king - man + woman"),
     vectors (maps of the token embeddings of a text or of --words in two and three dimensions),
     logit-lens (what the model would predict after each layer),
     alternatives (the most probable tokens at each step, and the rank of the chosen one),

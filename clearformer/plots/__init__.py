@@ -16,6 +16,7 @@ try:
     from clearformer.plots.lines import plot_lines
     from clearformer.plots.logit_attribution import plot_logit_attribution
     from clearformer.plots.logit_lens import plot_logit_lens
+    from clearformer.plots.neighbours import plot_neighbours
     from clearformer.plots.optimizers import plot_optimizers
     from clearformer.plots.panels import plot_panels
     from clearformer.plots.positions import plot_positions
@@ -49,6 +50,7 @@ __all__ = [
     "plot_logit_attribution",
     "plot_logit_lens",
     "plot_look",
+    "plot_neighbours",
     "plot_optimizers",
     "plot_panels",
     "plot_positions",

@@ -39,6 +39,7 @@ from clearformer.lens.histograms import histograms, histograms_of_run
 from clearformer.lens.induction import induction
 from clearformer.lens.logit_attribution import logit_attribution
 from clearformer.lens.logit_lens import logit_lens
+from clearformer.lens.neighbours import neighbours
 from clearformer.lens.patching import patching
 from clearformer.lens.points import points
 from clearformer.lens.positions import positions
@@ -234,6 +235,12 @@ VIEWS: dict[str, Kind] = {
     "histograms": Kind(
         compute_histograms, histogram_figures, frozenset(), takes=frozenset({"text", "target", "layer"})
     ),
+    "neighbours": Kind(
+        lambda request: neighbours(request.handle, str(request.text), request.top or 10),
+        one_figure(plots.plot_neighbours),
+        takes=frozenset({"top"}),
+        example='"king - man + woman"',
+    ),
     "positions": Kind(lambda request: positions(request.handle), position_figures, frozenset()),
     "probe": Kind(
         lambda request: probe(request.handle, sample_texts(Path(request.texts or ""), None, TEXTS)),
@@ -310,9 +317,9 @@ def view(
     `model` is a path or a handle. The pixels or samples of a file, as `open` of the handle returns them, take the place
     of its path. `target` is the translation that a translator reads, by default its own; `layer` chooses a layer by
     name; `words` are the words of a map of vectors, and `texts` is a file with labelled texts. `top` is the number of
-    tokens listed at each position, `beam` the width of beam search, `position` the index of an output, `steps` the
-    number of steps of an integral, `head` the index of an attention head, and `other` the text that activations are
-    taken from.
+    tokens listed at each position, or of neighbours; `beam` is the width of beam search, `position` the index of an
+    output, `steps` the number of steps of an integral, `head` the index of an attention head, and `other` the text that
+    activations are taken from.
     """
     if name not in VIEWS:
         raise ConfigError(f"there is no view called `{name}`", suggest(name, VIEWS))

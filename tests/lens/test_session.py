@@ -19,7 +19,7 @@ from clearformer.lens.points import points
 from clearformer.lens.session import Lens
 from clearformer.models import MODELS
 from clearformer.models.rnn import RNN, RNNConfig
-from clearformer.tuning.adapters import add_lora
+from clearformer.tuning.adapters import add_lora, merge
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.prefix import PrefixConfig, add_prefix
 
@@ -289,6 +289,57 @@ def test_a_prefix_shows_its_share_and_lora_is_seen() -> None:
     with Lens(model, keep=["*"]) as look:
         assert model(batch).equal(before)
     assert "decoder.blocks.0.attn.q" in look
+
+
+@torch.no_grad()
+def test_patches_with_lora_and_a_prefix() -> None:
+    """A head that is off is zero columns of the merged weights; a prefix that nobody looks at is no prefix."""
+    model, batch = ready("gpt")
+    add_lora(model, LoraConfig(rank=2))
+    for name, parameter in model.named_parameters():
+        if name.endswith(".B"):
+            nn.init.normal_(parameter, std=0.3)  # else it adds nothing
+    plain = model.eval()(batch)
+    with Lens(model, put={"decoder.blocks.1.attn.z": zero_heads(1, 3)}):
+        ablated = model(batch)
+    merge(model)
+    torch.testing.assert_close(model(batch), plain)
+    layer = model.decoder.blocks[1].attn
+    for head in (1, 3):
+        layer.out.weight[:, head * layer.d_value : (head + 1) * layer.d_value] = 0
+    torch.testing.assert_close(model(batch), ablated)
+    assert not torch.allclose(plain, ablated)
+
+    model, batch = ready("gpt")
+    without = model(batch)
+    add_prefix(model, PrefixConfig(length=3))
+    for name, parameter in model.named_parameters():
+        if "prefix" in name:
+            nn.init.normal_(parameter)
+
+    def look_past(pattern: Tensor, name: str) -> Tensor:
+        rest = pattern.clone()
+        rest[..., :3] = 0
+        return rest / rest.sum(-1, keepdim=True)
+
+    assert not torch.allclose(model.eval()(batch), without)
+    with Lens(model, put={"*.pattern": look_past}):
+        torch.testing.assert_close(model(batch), without)
+
+
+@torch.no_grad()
+def test_a_patch_acts_on_each_row_of_a_batch_as_on_the_row_alone() -> None:
+    model, batch = ready("gpt")
+    put = {
+        "*.0.attn.pattern": scale(0.5),
+        "*.1.attn.z": zero_heads(2),
+        "*.2.resid_pre": add(torch.arange(10.0), at=[1]),
+    }
+    with Lens(model, put=put):
+        together = model(batch)
+        for row in range(len(batch.tokens)):
+            alone = model(type(batch)(batch.tokens[row : row + 1], batch.labels[row : row + 1], n_tokens=5))
+            torch.testing.assert_close(alone[0], together[row])
 
 
 def test_gradients_flow_to_what_is_kept() -> None:

@@ -129,6 +129,17 @@ def test_signs_need_spaces() -> None:
         small("gpt").neighbours("king - king")
 
 
+def test_the_view_of_neighbours_is_their_list() -> None:
+    model = small("gpt")
+    values = view("neighbours", model, "king - man + woman", top=4)
+    assert list(zip(values["tokens"], values["cosines"])) == model.neighbours("king - man + woman", 4)
+    assert len(view("neighbours", model, "king")["tokens"]) == 10
+    with pytest.raises(ConfigError, match="speech recogniser: it has no token embeddings"):
+        view("neighbours", small("speech-rnn"), "king")
+    with pytest.raises(ConfigError, match="the view `neighbours` does not take --layer"):
+        view("neighbours", model, "king", layer="source")
+
+
 def test_neighbours_of_the_bundled_translator() -> None:
     rows = clearformer.neighbours("en-fr-small", "dog - cat + cats", 3)
     assert len(rows) == 3

@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(runs: Path) -> Path:
-    """A run that has been trained, with samples and histograms."""
+    """A run that has been trained, with samples and histograms; `again` is a copy."""
     pairs = runs / "pairs.tsv"
     pairs.write_text("".join(f"cat {i}\tchat {i}\n" for i in range(60)))
     table = {
@@ -54,6 +54,7 @@ def trained(runs: Path) -> Path:
         "evaluate": {"max_validation": 3},
     }
     fit.train(Recipe.parse(table, "test"), runs / "trained", device="cpu")
+    shutil.copytree(runs / "trained", runs / "again")
     return runs / "trained"
 
 

@@ -364,9 +364,9 @@ def test_a_bad_file_is_a_sentence(lenient: Any, url: str, route: str, file: byte
 def test_a_file_that_is_too_large_is_not_sent(page: Any, url: str, tmp_path: Path) -> None:
     open_page(page, url, "images?model=runs/media/stripes")
     expect(page.locator(".example")).to_have_count(8)
-    (tmp_path / "huge.png").write_bytes(bytes(17_000_000))
+    (tmp_path / "huge.png").write_bytes(bytes(26_000_000))
     page.locator("input[type=file]").set_input_files(tmp_path / "huge.png")
-    expect(page.get_by_role("alert")).to_contain_text("Huge.png has 17.0 MB, but at most 16 MB can be sent.")
+    expect(page.get_by_role("alert")).to_contain_text("Huge.png has 26.0 MB, but at most 25 MB can be sent.")
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,11 @@ function offerModels(page, params) {
   return !wanted || isThere;
 }
 
+// A link names its model, unless it is the one that every page begins with.
+function keepModel(context) {
+  if (!picker.parentElement.hidden && !context.params.has("model") && picker.value !== known.default) context.keep({ model: picker.value });
+}
+
 async function show() {
   const { id, params } = readRoute();
   const page = PAGES.find((one) => one.id === id);
@@ -74,7 +79,10 @@ async function show() {
   }
   document.title = `${page.title} – Clearformer studio`;
   if (current?.page.id === id && current.mounted) {
-    if (offerModels(current.module, params)) current.mounted.update(params);
+    if (offerModels(current.module, params)) {
+      keepModel(current.context);
+      current.mounted.update(params);
+    }
     return;
   }
   current?.mounted?.unmount?.();
@@ -85,6 +93,8 @@ async function show() {
     mine.module = module;
     const context = new Context({ ...module, id });
     if (!offerModels(module, params)) return;
+    mine.context = context;
+    keepModel(context);
     fill(content, context.root);
     mine.mounted = module.mount(context);
   } catch (error) {

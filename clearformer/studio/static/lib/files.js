@@ -5,7 +5,7 @@
 import { getBytes, getJson } from "./api.js";
 import { fill, h } from "./dom.js";
 
-const MOST_BYTES = 16_000_000; // as the server
+const MOST_BYTES = 25_000_000; // as the server: `upload` in serve/limits.py
 const held = new Map(); // kind -> { bytes, name }
 
 // filePicker({ kind, context, noun, formats, accept, take, fail }): take({ bytes, name, example }) is called for every

@@ -92,8 +92,10 @@ export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 
   n_columns ??= columns.length;
   const side = Math.max(2, Math.min(38, 360 / Math.max(n_rows, n_columns))); // of a square cell
   const height = isSquare ? side : Math.max(4, Math.min(38, 620 / n_rows));
-  const width = isSquare ? side : Math.max(columns ? 4 : 2.5, Math.min(38, (columns ? 620 : 760) / n_columns));
-  const left = rows && height >= 9 ? labelWidth(rows) : 8, above = columns && width >= 9 ? labelWidth(columns) * 0.8 + 6 : 8;
+  const isText = columns && !areNumbers(columns);
+  const width = isSquare ? side : Math.max(isText ? 4 : 2.5, Math.min(38, (columns ? 620 : 760) / n_columns));
+  const down = apart(rows, height), along = apart(columns, width);
+  const left = down ? labelWidth(rows) : 8, above = along ? labelWidth(columns) * 0.8 + 6 : 8;
   const size = [left + n_columns * width + (columns ? 34 : 8), above + n_rows * height + 8];
   const cursor = s("rect", { class: "cursor", width, height, visibility: "hidden" });
   const what = { values, n_rows, n_columns, top };
@@ -104,12 +106,12 @@ export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 
   const canvas = h("canvas", { class: "cells", "aria-hidden": "true", style: { left: `${left}px`, top: `${above}px`,
     width: `${n_columns * width}px`, height: `${n_rows * height}px` } });
   paint(canvas, what);
-  const font = Math.min(13, height - 1), across = Math.min(13, width - 1);
+  const font = Math.min(13, down * height - 1), across = Math.min(13, along * width - 1);
   const svg = s("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img",
     "aria-label": title },
-    rows && height >= 9 && rows.map((row, i) => isNamed(rows, i) && s("text", { x: left - 5, y: above + (i + 0.5) * height,
+    down > 0 && rows.map((row, i) => i % down === 0 && s("text", { x: left - 5, y: above + (i + 0.5) * height,
       class: "label end", "font-size": font }, tokenText(row))),
-    columns && width >= 9 && columns.map((column, j) => isNamed(columns, j) && s("text", { class: "label", "font-size": across,
+    along > 0 && columns.map((column, j) => j % along === 0 && s("text", { class: "label", "font-size": across,
       transform: `translate(${left + (j + 0.5) * width} ${above - 5}) rotate(-50)` }, tokenText(column))),
     place);
   const frame = h("div", { class: "scroll", tabindex: "0", role: "group",
@@ -142,8 +144,18 @@ export function matrix({ values, rows, columns, n_rows, n_columns, title, top = 
   return frame;
 }
 
-// Of many numbers, every eighth is enough.
-function isNamed(labels, i) { return i % 8 === 0 || labels.length <= 24 || !labels.every((label) => /^\d+$/.test(label)); }
+export function numbers(n) { return Array.from({ length: n }, (_, i) => String(i)); }
+
+function areNumbers(labels) { return labels.every((label) => /^-?\d+$/.test(label)); }
+
+// How many cells are between two labels; 0 for none. Of many numbers, some are enough.
+function apart(labels, size) {
+  if (!labels) return 0;
+  if (labels.length <= 24 || !areNumbers(labels)) return size >= 9 ? 1 : 0;
+  let n = 8;
+  while (n * size < 26) n *= 2;
+  return n;
+}
 
 export function labelWidth(labels) {
   return 18 + 8.4 * Math.min(14, Math.max(...labels.map((label) => label.length)));

@@ -66,7 +66,7 @@ export function scatter({ points, names, marked = new Set(), axes, title, width,
   });
   svg.addEventListener("pointermove", (event) => {
     if (drag) {
-      angles = [drag.angles[0] + (event.clientX - drag.x) / 120, clamped(drag.angles[1] + (event.clientY - drag.y) / 120)];
+      angles = rounded([drag.angles[0] + (event.clientX - drag.x) / 120, clamped(drag.angles[1] + (event.clientY - drag.y) / 120)]);
       draw();
       return;
     }
@@ -88,7 +88,7 @@ export function scatter({ points, names, marked = new Set(), axes, title, width,
     if (!turn && by) go(index < 0 ? 1 : by);
     else if (turn && by) {
       const isAcross = event.key === "ArrowLeft" || event.key === "ArrowRight";
-      angles = [angles[0] + (isAcross ? by * STEP : 0), clamped(angles[1] + (isAcross ? 0 : by * STEP))];
+      angles = rounded([angles[0] + (isAcross ? by * STEP : 0), clamped(angles[1] + (isAcross ? 0 : by * STEP))]);
       draw();
       turnTo?.(angles);
     } else if (turn && event.key === "Enter") go(1);
@@ -111,6 +111,9 @@ function besides(x, y, name, taken) {
   const isLeft = chosen === 1; // its end is known better than its width
   return { class: isLeft ? "label end" : "label", x: (isLeft ? x - 7 : places[chosen][0]).toFixed(1), y: places[chosen][1].toFixed(1) };
 }
+
+// As in the address, so that a link shows the same picture.
+function rounded(angles) { return angles.map((angle) => Math.round(1000 * angle) / 1000); }
 
 function clamped(pitch) {
   return Math.max(-Math.PI / 2, Math.min(Math.PI / 2, pitch));

@@ -6,7 +6,7 @@ import { WEIGHTS, cellOf } from "../lib/cell.js";
 import { choice, fill, h, percent, short, tokenText } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
 import { drawHeads, headOf, layerOf } from "../lib/heads.js";
-import { largest, matrix, matrixTable } from "../lib/heat.js";
+import { largest, matrix, matrixTable, numbers } from "../lib/heat.js";
 import { modelInput } from "../lib/input.js";
 import { mapUrl, tiles } from "../lib/pixels.js";
 import { showProblem } from "../lib/problem.js";
@@ -193,7 +193,8 @@ function mount(context) {
     const title = state.one.shape.length > 2 ? `${state.name}, ${partTitle()}` : state.name;
     picture.title(title);
     readout.textContent = "";
-    picture.draw(matrix({ values, rows, columns, n_rows, n_columns, title, top: strongest(values), isSquare: isMap(),
+    picture.draw(matrix({ values, rows: rows ?? (isMap() ? numbers(n_rows) : null), columns: columns ?? numbers(n_columns), n_rows,
+      title, top: strongest(values), isSquare: isMap(),
       chosen: state.cell,
       at(i, j) {
         const value = values[i * n_columns + j], from = rows ? tokenText(rows[i]) : isMap() ? `row ${i}` : i;

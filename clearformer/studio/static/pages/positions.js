@@ -5,7 +5,7 @@ import { postJson, tensors } from "../lib/api.js";
 import { choice, fill, h, pausing, short } from "../lib/dom.js";
 import { curves } from "../lib/curves.js";
 import { figure } from "../lib/figure.js";
-import { largest, matrix, matrixTable } from "../lib/heat.js";
+import { largest, matrix, matrixTable, numbers } from "../lib/heat.js";
 import { showProblem } from "../lib/problem.js";
 import { slider } from "../lib/slider.js";
 
@@ -14,11 +14,10 @@ const KINDS = {
   rotary: "rotary: queries and keys are rotated", alibi: "ALiBi: a bias that falls with distance", t5: "T5: a learned bias by distance",
 };
 const MOST_SHIFT = 64, FEATURES = 256;
-const numbers = (n) => Array.from({ length: n }, (_, i) => String(i));
 const nested = (rows) => Float32Array.from(rows.flat());
 
 function mount(context) {
-  const state = { encodings: [], activations: {}, name: null, k: 1, errors: {} };
+  const state = { encodings: [], activations: {}, name: null, k: 1 };
   let running = new AbortController(), shifting = new AbortController();
   const problem = h("div", {}), names = h("div", {}), facts = h("p", { class: "hint facts" });
   const place = h("div", { class: "positionfigures" });
@@ -44,7 +43,7 @@ function mount(context) {
     const { signal } = running;
     try {
       const { encodings, activations } = await tensors("/api/positions", { model: context.model?.name }, signal);
-      Object.assign(state, { encodings, activations, errors: {} });
+      Object.assign(state, { encodings, activations });
       if (!encodings.some(({ name }) => name === state.name)) state.name = encodings[0].name;
       fill(names, encodings.length > 1 && choice("Encoding", Object.fromEntries(encodings.map(({ name }) => [name, name])), state.name,
         (value) => { state.name = value; keep(); show(); }));
@@ -79,7 +78,7 @@ function mount(context) {
     const rows = () => Array.from({ length: n_rows }, (_, i) => Array.from(values.subarray(i * n_columns, (i + 1) * n_columns)));
     return panel(`${title}, ${n_rows} × ${n_columns}`, "encoding", () => ({ values: rows() }),
       () => matrixTable(values, numbers(n_rows), numbers(n_columns)),
-      (say) => matrix({ values, n_rows, n_columns, title: `${title}: rows are positions, columns features`, top: largest(values),
+      (say) => matrix({ values, rows: numbers(n_rows), columns: numbers(n_columns), title: `${title}: rows are positions, columns features`, top: largest(values),
         at: (i, j) => say(`position ${i}, feature ${j}: ${short(values[i * n_columns + j])}`) }));
   }
 
@@ -115,7 +114,7 @@ function mount(context) {
         () => matrixTable(values, heads, labels), (say) => curves({ title: "Bias by distance", word: "distance", at: say, series })),
       h("ul", { class: "legend" }, series.map(({ label, colour }) => h("li", {}, h("span", { class: `swatch colour${colour}` }), label))),
       panel("Bias of each head", "bias-heads", () => ({ distance: one.distance, bias: one.bias }), () => matrixTable(values, heads, labels),
-        (say) => matrix({ values, rows: heads, n_rows: n_heads, n_columns: labels.length, top: largest(values),
+        (say) => matrix({ values, rows: heads, columns: labels, top: largest(values),
           title: "Bias: rows are heads, columns distances", at: (i, j) => say(`${heads[i]}, distance ${labels[j]}: ${short(values[i * labels.length + j])}`) })));
   }
 
@@ -126,7 +125,8 @@ function mount(context) {
     state.k = Math.min(state.k, most);
     const told = h("p", { class: "shifttext", role: "status" });
     const errorReadout = h("p", { class: "readout", role: "status" }), readout = h("p", { class: "readout", role: "status" });
-    const errors = (state.errors[one.name] ??= Object.fromEntries(Object.entries(one.shifts).map(([k, { error }]) => [k, error])));
+    let errors = Object.fromEntries(Object.entries(one.shifts).map(([k, { error }]) => [k, error]));
+    const others = errors;
     let values = null;
     const control = slider({ id: "shift", label: "Shift k", min: 1, max: most, step: 1,
       change: (value) => { state.k = value; keep(); later(); } });
@@ -141,7 +141,7 @@ function mount(context) {
       shifting = new AbortController();
       try {
         values = await postJson("/api/positions/shift", { model: context.model?.name, name: one.name, k: state.k }, shifting.signal);
-        errors[values.k] = values.error;
+        errors = { ...others, [values.k]: values.error };
         draw();
       } catch (error) {
         showProblem(problem, error);

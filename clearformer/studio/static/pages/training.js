@@ -39,10 +39,12 @@ function mount(context) {
     state.chosen = (params.get("run") ?? "").split("|").filter(Boolean).slice(0, MOST);
     state.layer = params.get("layer");
     state.part = params.get("part") in PARTS ? params.get("part") : "weights";
+    state.run = params.get("of");
   }
 
   function keep() {
-    context.keep({ run: state.chosen.join("|") || null, layer: state.layer, part: state.part === "weights" ? null : state.part });
+    context.keep({ run: state.chosen.join("|") || null, layer: state.layer, part: state.part === "weights" ? null : state.part,
+      of: state.run === state.histograms?.[0]?.run ? null : state.run });
   }
 
   async function refresh() {
