@@ -7,7 +7,7 @@ import typer
 
 from clearformer.cli import app
 from clearformer.cli.inputs import Column, Input, Results, deliver, open_inputs
-from clearformer.cli.options import Command, Device, Engine, Json, Model, Precision
+from clearformer.cli.options import Command, Device, Engine, Json, LanguageModel, Precision
 
 if TYPE_CHECKING:
     from clearformer.data.files.records import Records
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @app.command(cls=Command)
 def generate(
-    model: Model,
     text: Annotated[
         list[str] | None,
         typer.Argument(metavar="PROMPT", help="Prompts to continue or answer.", show_default="read stdin"),
     ] = None,
+    model: LanguageModel = None,
     prompt: Annotated[
         list[str],
         typer.Option(
@@ -103,9 +103,9 @@ def generate(
     """Generate text from prompts.
 
     Examples:
+      clearformer generate --n 3 --seed 1 --json "The man pulled"           # with the bundled model
       clearformer generate --model runs/shakespeare --prompt "ROMEO:"
       clearformer generate --model runs/shakespeare --temperature 0 --stop "." --max-new 40 "To be"
-      clearformer generate --model runs/shakespeare --n 3 --seed 1 --json "To be"
       clearformer generate --model runs/smollm2 --input prompts.csv --column prompt --out answers.jsonl
       clearformer generate --model runs/smollm2 --chat "What is gravity?"   # a chat model
       clearformer generate --model runs/t5 "translate English to German: The house is old."
@@ -115,6 +115,7 @@ def generate(
     """
     from dataclasses import asdict
 
+    from clearformer.loading.folder import LANGUAGE_MODEL
     from clearformer.threads import use_few_threads
     from clearformer.verbs.generate import Generator
     from clearformer.verbs.load import load_for
@@ -122,7 +123,7 @@ def generate(
 
     prompts = [*prompt, *(text or [])]
     records = open_inputs("generate", prompts, input, column, out, "prompt")
-    generator: Generator = load_for("generate", model, device, engine, precision)
+    generator: Generator = load_for("generate", model or LANGUAGE_MODEL, device, engine, precision)
     writer = generator.writer(chat)
     if prompts:
         use_few_threads(writer.model, n * len(prompts))

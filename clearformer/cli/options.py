@@ -32,6 +32,7 @@ def model_option(group: str, default: str | bool = False) -> Any:
 
 
 Model = Annotated[str, model_option("Input")]
+LanguageModel = Annotated[str | None, model_option("Input", "en-small")]
 RecipeFile = Annotated[
     Path | None,
     typer.Argument(metavar="RECIPE", help="TOML file that describes the run.", show_default="chosen from the data"),

@@ -8,7 +8,7 @@ import typer
 from clearformer.cli import app
 from clearformer.cli.inputs import Column, Input, Results, open_inputs
 from clearformer.cli.json_object import print_json
-from clearformer.cli.options import Command, Device, Json, Model
+from clearformer.cli.options import Command, Device, Json, model_option
 
 if TYPE_CHECKING:
     from clearformer.handles.scorer import Score
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @app.command(cls=Command)
 def score(
-    model: Model,
     text: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to rank.", show_default="read stdin")
     ] = None,
+    model: Annotated[str | None, model_option("Input", "en-small; for translations, en-fr-small")] = None,
     input: Input = None,
     column: Column = None,
     source: Annotated[
@@ -47,7 +47,7 @@ def score(
     """Rank texts by their probability.
 
     Examples:
-      clearformer score --model runs/ptb "The man pooled a cart" "The man pulled a cart"
+      clearformer score "The man pooled a cart" "The man pulled a cart"   # with the bundled model
       clearformer score --model runs/ptb --json < sentences.txt
       clearformer score --model runs/ptb --input reviews.csv --column comment --out scored.csv
       clearformer score --model runs/m30k --source "A dog." "Ein Hund." "Eine Katze."   # translations
@@ -61,6 +61,7 @@ def score(
     """
     from clearformer.errors import ConfigError
     from clearformer.handles.scorer import Score, most_probable_first
+    from clearformer.loading.folder import DEFAULT, LANGUAGE_MODEL
     from clearformer.verbs.load import load_for
     from clearformer.verbs.rows import Job, Result, counting, write_results
     from clearformer.verbs.score import Ranker, as_row
@@ -68,7 +69,8 @@ def score(
     records = open_inputs("score", text, input, column, out, most=2)
     if source is not None and records.n_columns == 2:
         raise ConfigError(f"--source and --column {column} cannot be combined", "give only the column of the texts")
-    ranker: Ranker = load_for("score", model, device)
+    are_translations = source is not None or records.n_columns == 2
+    ranker: Ranker = load_for("score", model or (DEFAULT if are_translations else LANGUAGE_MODEL), device)
 
     def scores(rows: Sequence[tuple[str, ...]]) -> list[Score]:
         sources = source if records.n_columns == 1 else [row[0] for row in rows]
