@@ -87,8 +87,8 @@ def plot(
       clearformer plot confusion --model runs/reviews --texts test.tsv
       clearformer plot grad-cam --model runs/photos --images photo.jpg --images other.jpg
 
-    Without a model: optimizers, rates, gradients, truncation, depth, batch-norm, covariate-shift, convolutions,
-    positions, schedules, complexity and level-sets.
+    Without a model: optimizers, rates, gradients, truncation, agreement, depth, batch-norm, covariate-shift,
+    convolutions, consistency, self-supervision, positions, schedules, complexity and level-sets.
 
     For image models: embeddings of images, rollout and grad-cam (the image regions that a model uses), filters,
     features (the feature maps of a layer) and shifts (the effect of moving the image).

@@ -8,6 +8,7 @@ n later, it is
 
     total = Σ tokens + n · (1/B) Σ rows
 
+with the n and B of the whole batch, also where only a part of it is computed at a time.
 The language-model head is applied only at the selected positions, about one in seven.
 """
 
@@ -55,7 +56,8 @@ class MaskedLM:
             total = token_loss(model.head, vectors, labels, chunk=self.chunk)  # type: ignore[arg-type]
         if batch.classes is not None and getattr(model, "next_sentence_head", None) is not None:
             logits = model.next_sentence(model.pooled(hidden))  # type: ignore[operator]  # (B, 2)
-            total = total + n * cross_entropy(logits, batch.classes, "mean")
+            weight = n if batch.labels_per_row is None else batch.labels_per_row * len(batch)
+            total = total + weight * cross_entropy(logits, batch.classes, "mean")
         return Loss(total, batch.n_tokens)
 
 

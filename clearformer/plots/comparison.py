@@ -1,11 +1,11 @@
 """Plot a comparison of models: validation metric by step and by time, and test BLEU by sentence length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from clearformer.plots.lines import draw_lines
+from clearformer.plots.lines import by_logarithm, draw_lines
 from clearformer.plots.style import saved_figure
 
 
@@ -22,6 +22,8 @@ def plot_comparison(results: Mapping[str, Any], path: Path | str) -> Path:
                 for name, seeds in runs.items()
             }
             draw_lines(ax, curves, across, f"validation {metric}")
+            if is_wide(scores for _, scores in curves.values()):
+                by_logarithm(ax)
             if results["goal"] is not None:
                 ax.axhline(results["goal"], color="black", linewidth=0.6, linestyle=":")
         axes[0].set_title("by step", fontweight="bold")
@@ -35,6 +37,12 @@ def plot_comparison(results: Mapping[str, Any], path: Path | str) -> Path:
             axes[2].set_title("by sentence length", fontweight="bold")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(runs))
     return Path(path)
+
+
+def is_wide(curves: Iterable[Sequence[float]]) -> bool:
+    """Whether scores differ so much, as the losses of a training that diverges do, that only logarithms show them."""
+    scores = [score for curve in curves for score in curve]
+    return bool(scores) and min(scores) > 0 and max(scores) > 100 * min(scores)
 
 
 def column(run: Mapping[str, Any], key: str) -> list[float]:

@@ -111,9 +111,9 @@ class ClassTask(Task):
 
     def complete(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         if self.balancing is None:
-            return weights
+            return {}
         names = [f"{NEW_HEAD}.{part}" for part in ("weight", "bias")]
-        return {**weights, **dict(zip(names, self.balancing.folded(*(weights[name] for name in names))))}
+        return dict(zip(names, self.balancing.folded(*(weights[name] for name in names))))
 
     # --- calibration
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, write_json, write_text
+from clearformer.checkpoint import CALIBRATION, CLASSES, RunFolder, read_class_file, write_json, write_text
 from clearformer.data.corpora import Corpora
 from clearformer.errors import CheckpointError, ConfigError, suggest
 from clearformer.handles.handle import Handle
@@ -224,7 +224,7 @@ class Task(ABC):
         """Read the vocabulary and the classes from the run folder."""
         self.tokenizers = load_tokenizers(self.run, self.n_tokenizers)
         if self.has_classes:
-            self.classes = json.loads((self.run.path / CLASSES).read_text(encoding="utf-8"))
+            self.classes = read_class_file(self.run.path / CLASSES)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -261,8 +261,8 @@ class Task(ABC):
         return None
 
     def complete(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the weights to save as the best, after their validation: unchanged, unless it adjusts some of them."""
-        return weights
+        """Return the weights to save as the best in place of their own values, if the validation adjusts some."""
+        return {}
 
     def build_objective(self) -> Objective:
         """Construct the objective from [objective] and from the tables that its attribute `tables` lists."""

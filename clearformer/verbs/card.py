@@ -174,7 +174,7 @@ def training(recipe: Recipe, report: Mapping[str, Any]) -> str:
     train, optim = recipe.train, recipe.optim
     lines = ["## Training", ""]
     if report:
-        versions = report.get("versions", {})
+        versions = report.get("versions") or {}
         device = f" on {versions['device']}" if "device" in versions else ""
         lines.append(
             f"{count(report['steps'], 'step')} in {count(round(report['seconds']), 'second')}{device}, "

@@ -18,8 +18,10 @@ import torch
 
 from clearformer import plots
 from clearformer.claims import (
+    agreement,
     batch_norm,
     complexity,
+    consistency,
     convolutions,
     covariate_shift,
     depth,
@@ -29,6 +31,7 @@ from clearformer.claims import (
     positions,
     rates,
     schedules,
+    self_supervision,
     truncation,
 )
 from clearformer.data.image_sample import named_images, sample_images
@@ -246,6 +249,9 @@ FIGURES: dict[str, Figure] = {
     "truncation": SeedFigure(truncation.look, plots.plot_panels),
     "covariate-shift": SeedFigure(covariate_shift.look, plots.plot_panels),
     "convolutions": SeedFigure(convolutions.look, plots.plot_panels),
+    "agreement": SeedFigure(agreement.look, plots.plot_panels),
+    "consistency": SeedFigure(consistency.look, plots.plot_panels),
+    "self-supervision": SeedFigure(self_supervision.look, plots.plot_panels),
     "embeddings": EmbeddingsFigure(embeddings.place, plots.plot_embeddings, most=2000),
     "rollout": ImageModelFigure(rollout.follow, plots.plot_heat, most=6),
     "grad-cam": ImageModelFigure(grad_cam.explain, plots.plot_heat, most=6, takes_layer=True),

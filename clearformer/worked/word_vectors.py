@@ -1,12 +1,14 @@
-"""Words as vectors: projections, mixtures, a look-up, one-hot vectors."""
+"""Words as vectors: projections, mixtures, a look-up, one-hot vectors, phrases."""
 
 from collections.abc import Iterator
 from math import exp
 
 import torch
 
+from clearformer.data.batch import EncoderBatch
 from clearformer.layers.attention import MultiHeadAttention, attend, contextualise
 from clearformer.layers.embeddings import OneHot
+from clearformer.models.textcnn import TextCNN, TextCNNConfig
 from clearformer.worked.example import Figure, worked
 
 NOTES = "handwritten Transformer notes"
@@ -71,3 +73,29 @@ def one_hot() -> Iterator[Figure]:
         here = vector.argmax().item() + 1
         yield Figure(f"place of the 1 in `{letter}`", here, place, expected=4 if slip else None, slip=slip)
     yield Figure("sum of each vector", vectors.sum(1).tolist(), [1, 1, 1])
+
+
+@worked("paraphrase", "I went to IIT in year 2017; In 2017, I went to IIT", "deep-learning course, 27/03, l.653-673",
+        TextCNN.hidden)  # fmt: skip
+def paraphrase() -> Iterator[Figure]:
+    """Each filter counts the words of a phrase that are in place; a text keeps the largest count of each filter."""
+    texts = [["i", "went", "to", "iit", "in", "year", "2017"], ["in", "2017", "i", "went", "to", "iit"]]
+    phrases = [["i", "went", "to"], ["in", "year", "2017"]]
+    words = sorted({word for text in texts for word in text})
+    network = TextCNN(
+        TextCNNConfig(vocab=len(words), widths=(3,), d_model=2, d_embedding=len(words), dropout=0, word_head=False)
+    )
+    with torch.no_grad():
+        network.embedding.weight.copy_(torch.eye(len(words)))
+        (filters,) = network.filters
+        weight, bias = filters.parameters()
+        weight.zero_()
+        bias.zero_()
+        for f, phrase in enumerate(phrases):
+            for place, word in enumerate(phrase):
+                weight[f, words.index(word), place] = 1
+        batches = [EncoderBatch(torch.tensor([[words.index(word) for word in text]])) for text in texts]
+        pooled = torch.stack([network.hidden(batch)[0].amax(0) for batch in batches])  # (2 texts, 2 phrases)
+    yield Figure("vectors of texts of 7 and 6 words", list(pooled.shape), expected=[2, 2])
+    yield Figure("words of “I went to” in place", pooled[:, 0].tolist(), expected=[3, 3])
+    yield Figure("words of “in year 2017” in place", pooled[:, 1].tolist(), expected=[3, 1])

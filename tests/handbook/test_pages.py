@@ -42,6 +42,20 @@ def test_a_chapter_has_every_part(page: Path) -> None:
         assert part in text, f"{page.name} has no {part}"
 
 
+@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
+def test_every_idea_is_an_equation_or_code_and_something_to_run(page: Path) -> None:
+    """The exceptions put together what other sections explain."""
+    whole = {"A translator of your own", "Try it", "Interrupted, and resumed", "From token to word"}
+    ideas = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    for idea in ideas:
+        title = idea.partition("\n")[0]
+        assert "```pycon" in idea or "```console" in idea, f"{title}: nothing to run"
+        assert "$$" in idea or "<!-- code: " in idea or title in whole, f"{title}: neither equation nor code"
+    text = "".join(ideas)
+    assert text.count("**Exercise") == text.count("<summary>Answer</summary>") >= len(ideas) / 2
+    assert re.findall(r"\*\*Exercise (\d+)\.", text) == [str(n + 1) for n in range(text.count("**Exercise"))]
+
+
 def test_the_contents_list_every_page() -> None:
     listed = set(re.findall(r"\]\(([\w-]+)\.md\)", (HANDBOOK / "README.md").read_text(encoding="utf-8")))
     assert listed == {page.stem for page in PAGES} - {"README"}
