@@ -3,7 +3,8 @@
     FullSentences    <s> a … </s>                      as many sentences of a document as fit        Liu et al. 2019
     SentencePairs    [CLS] a … [SEP] b … [SEP]         b follows a, or is from elsewhere             Devlin et al. 2019
 
-A batch is a function of the row indices and a generator, so that an epoch can be repeated.
+A batch is a function of the row indices and a generator, so that an epoch can be repeated. With `fixed_masks`, masks
+and pairs are a function of the row and of the version that the generator chooses.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 
 from clearformer.data.batch import EncoderBatch
 from clearformer.data.masking import MaskingConfig, mask_tokens
+from clearformer.data.row_draws import Draws, RowDraws
 from clearformer.data.sentences import Sentences
 from clearformer.data.store import Ragged
 from clearformer.errors import DataError
@@ -36,7 +38,7 @@ class RowFormat(Protocol):
     lengths: np.ndarray
     """The number of tokens of each row, special tokens included, or an upper bound: (n,)."""
 
-    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows: ...
+    def assemble(self, rows: np.ndarray, rng: Draws) -> TokenRows: ...
 
 
 class FullSentences:
@@ -45,7 +47,7 @@ class FullSentences:
         self.rows = sentences.full(text_capacity(self.special_tokens, length, 1))
         self.lengths = np.diff(self.rows, axis=1)[:, 0] + sum(map(len, self.special_tokens))
 
-    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows:
+    def assemble(self, rows: np.ndarray, rng: Draws) -> TokenRows:
         before, after = self.special_tokens
         return TokenRows(*side_by_side([before, self.sentences.read(*self.rows[rows].T), after], self.pad_id)[:2])
 
@@ -76,7 +78,7 @@ class SentencePairs:
                 "add text, set a smaller data.length, or set objective.next_sentence = false",
             )
 
-    def assemble(self, rows: np.ndarray, rng: np.random.Generator) -> TokenRows:
+    def assemble(self, rows: np.ndarray, rng: Draws) -> TokenRows:
         starts, (first, end) = self.sentences.starts, self.rows[rows].T
         middle = rng.integers(first + 1, end)
         classes = rng.integers(0, 2, len(rows))
@@ -94,7 +96,7 @@ class SentencePairs:
         segments = (columns >= places[3][:, None]) & (columns < lengths[:, None])
         return TokenRows(tokens, lengths, segments.astype("int64"), classes)
 
-    def elsewhere(self, first: np.ndarray, end: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def elsewhere(self, first: np.ndarray, end: np.ndarray, rng: Draws) -> tuple[np.ndarray, np.ndarray]:
         """Draw a sentence of another document for each row. Returns the sentences (B,) and the ends of their documents.
 
         If the corpus is a single document, the sentence is drawn from outside the row.
@@ -123,10 +125,13 @@ class MaskedRows:
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> EncoderBatch:
         """Return a batch of the rows with the indices `rows` (B,), with some words masked."""
-        original = self.row_format.assemble(rows, rng)
+        draw: Draws = rng
+        if (n := self.config.fixed_masks) is not None:
+            draw = RowDraws(rows, rng.integers(0, n, len(rows)), int(self.lengths.max()))
+        original = self.row_format.assemble(rows, draw)
         words = None if self.begins is None else np.maximum(np.cumsum(self.begins[original.tokens], axis=1) - 1, 0)
         vocab = self.tokenizer.vocab_size
-        tokens, labels = mask_tokens(original.tokens, self.config, rng, self.mask_id, vocab, self.specials, words)
+        tokens, labels = mask_tokens(original.tokens, self.config, draw, self.mask_id, vocab, self.specials, words)
         mask = np.arange(tokens.shape[1]) < original.lengths[:, None]
         segments, classes = (None if x is None else torch.from_numpy(x) for x in (original.segments, original.classes))
         return EncoderBatch(

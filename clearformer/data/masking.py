@@ -5,7 +5,8 @@
     10 %  become a random token                     so that the model cannot rely on any token being correct
     10 %  stay unchanged                            because the texts of later tasks contain no mask token
 
-The result depends only on the tokens and the generator, so that an epoch can be repeated.
+The result depends only on the tokens and the generator, so that an epoch can be repeated. BERT masked its texts in
+advance, in ten versions; `fixed_masks` does the same with a generator for each row (data/row_draws.py).
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from clearformer.config import Config
 from clearformer.data.batch import IGNORE
+from clearformer.data.row_draws import Draws
 
 
 class MaskingConfig(Config):
@@ -28,6 +30,12 @@ class MaskingConfig(Config):
         le=1,
         description="fraction of the chosen tokens replaced by a random token; the rest stays unchanged",
     )
+    fixed_masks: int | None = Field(
+        None,
+        ge=1,
+        description="number of masked versions of each row, drawn once; each epoch takes one of them. 10 in BERT; "
+        "null draws other masks in every epoch, as in RoBERTa",
+    )
 
     def model_post_init(self, _: object) -> None:
         if self.masked + self.random > 1:
@@ -37,7 +45,7 @@ class MaskingConfig(Config):
 def mask_tokens(
     tokens: np.ndarray,
     config: MaskingConfig,
-    rng: np.random.Generator,
+    rng: Draws,
     mask_id: int,
     vocab: int,
     specials: Sequence[int],

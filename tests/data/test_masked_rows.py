@@ -136,6 +136,37 @@ def test_hidden_words_are_a_function_of_the_generator(sentences: Sentences, toke
     assert (one.labels.numpy()[special] == IGNORE).all()
 
 
+@pytest.mark.parametrize("form", [FullSentences, SentencePairs])
+def test_fixed_masks_belong_to_the_row(form: type, sentences: Sentences, tokenizer: Tokenizer) -> None:
+    """Neither the epoch nor the rows beside it change the versions of a row; there are as many as the setting says."""
+    rows = MaskedRows(form(sentences, tokenizer, 13), tokenizer, MaskingConfig(fixed_masks=3))
+    seen: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
+    for seed in range(61):
+        numbers = rng(1000 + seed).permutation(len(rows.lengths))[:7]  # other rows, so other widths of the batch
+        batch = rows.batch(numbers, rng(seed))
+        assert batch.labels is not None
+        for number, tokens, labels, mask in zip(numbers.tolist(), batch.tokens, batch.labels, batch.mask):
+            version = tuple(tokens[mask].tolist()), tuple(labels[mask].tolist())
+            seen.setdefault(number, set()).add(version)
+    assert max(map(len, seen.values())) == 3
+    assert len({len(tokens) for versions in seen.values() for tokens, _ in versions}) > 1
+    fresh = MaskedRows(rows.row_format, tokenizer, MaskingConfig())
+    drawn = {tuple(fresh.batch(np.array([0]), rng(seed)).labels.flatten().tolist()) for seed in range(31)}  # type: ignore[union-attr]
+    assert len(drawn) > 10
+
+
+def test_fixed_masks_have_the_same_rates(sentences: Sentences, tokenizer: Tokenizer) -> None:
+    rows = MaskedRows(FullSentences(sentences, tokenizer, 17), tokenizer, MaskingConfig(rate=0.3, fixed_masks=10))
+    batch = rows.batch(np.arange(len(rows.lengths)), rng())
+    assert batch.labels is not None
+    text = ~np.isin(batch.tokens.numpy(), [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id])
+    chosen = (batch.labels != IGNORE).numpy()
+    n = int(text.sum())
+    assert chosen.sum() / n == pytest.approx(0.3, abs=4 * (0.3 * 0.7 / n) ** 0.5)
+    masked = (batch.tokens.numpy()[chosen] == tokenizer.mask_id).mean()
+    assert masked == pytest.approx(0.8, abs=4 * (0.8 * 0.2 / chosen.sum()) ** 0.5)
+
+
 @pytest.mark.parametrize(
     ("kind", "begins"),
     [("wordpiece", ["play", "the", "."]), ("byte-bpe", ["▁play", "▁the", "▁"]), ("bpe", ["▁play", "▁the"])],
