@@ -311,8 +311,17 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return the full tensor, gathered from all ranks if it is sharded. All ranks must call this together."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    """Return the full tensor, gathered from all ranks if it is sharded. All ranks must call this together.
+
+    Where ranks share a GPU, shards are copied to the host first: gloo's gathering for DTensors reads only its memory.
+    """
+    if not hasattr(tensor, "full_tensor"):
+        return tensor
+    is_sharded = any(place.is_shard() for place in getattr(tensor, "placements", ()))
+    if is_sharded and tensor.is_cuda and "nccl" not in torch.distributed.get_backend_config():
+        return whole(tensor.cpu()).to(tensor.device)
+    full: Tensor = tensor.full_tensor()
+    return full
 
 
 def like(tensor: Tensor | Stored, other: Tensor) -> Tensor:

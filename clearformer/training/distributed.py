@@ -19,7 +19,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from clearformer.training.joining import join_name
+from clearformer.training.journal import console
 from clearformer.training.meeting import Meeting
+from clearformer.wording import count
 
 Value = TypeVar("Value")
 
@@ -82,7 +84,8 @@ class World:
 def join_world(device: torch.device, seconds: float = 60) -> World:
     """Join the process group of torchrun, if there is one: NCCL between accelerators, gloo between hosts.
 
-    A rank that does not answer for this many seconds is an error on all others.
+    NCCL needs a GPU for each rank. If ranks share one, all tensors go through the memory of the hosts, by gloo. A rank
+    that does not answer for this many seconds is an error on all others.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return World()
@@ -90,9 +93,21 @@ def join_world(device: torch.device, seconds: float = 60) -> World:
         torch.cuda.set_device(device)
     store, rank, size = next(iter(dist.rendezvous("env://")))
     store = dist.PrefixStore(join_name(dist.PrefixStore("clearformer", store), rank, size), store)
-    backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=seconds)
+    backend, timeout = "gloo", timedelta(seconds=seconds)
+    if device.type == "cuda":
+        gpu = str(torch.cuda.get_device_properties(device).uuid)
+        n_gpus = count_gpus(dist.PrefixStore("gpus", store), rank, size, gpu)
+        backend = "cpu:gloo,cuda:nccl" if n_gpus == size else "gloo"
+        if n_gpus < size and rank == 0:
+            console.print(f"{size} processes share {count(n_gpus, 'GPU')}: they communicate by gloo, not by NCCL")
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     return World(rank, size, Meeting(dist.PrefixStore("meeting", store), rank, size, seconds))
+
+
+def count_gpus(store: dist.Store, rank: int, size: int, gpu: str) -> int:
+    """Return the number of different GPUs of all ranks, the same on every rank. `gpu` identifies the GPU of `rank`."""
+    store.set(str(rank), gpu)
+    return len({store.get(str(other)) for other in range(size)})
 
 
 def leave_world(world: World) -> None:

@@ -13,13 +13,16 @@ Precision = Literal["auto", "float32", "bfloat16", "float64"]
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device of this name; "auto" is CUDA if available, then MPS, then the CPU. Every rank has its CUDA device."""
+    """The device of this name; "auto" is CUDA if available, then MPS, then the CPU.
+
+    Every rank has a CUDA device of its own, as long as there are enough; further ranks share them in turn.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % max(1, torch.cuda.device_count()))
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise MachineError(

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from clearformer.errors import MachineError
-from clearformer.training.distributed import join_world, leave_world
+from clearformer.training.distributed import count_gpus, join_world, leave_world
 from clearformer.training.joining import ask_name, join_name
 
 
@@ -44,6 +44,15 @@ def test_a_start_that_was_cut_off_does_not_matter():
         ask_name(store, 1, 0.1)
     assert len(names(store, 2, (0.0, 0.2))) == 1
     assert len(names(store, 4, (0.0, 0.2, 0.0, 0.1))) == 1
+
+
+@pytest.mark.parametrize(("gpus", "n"), [("ab", 2), ("aa", 1), ("abab", 2), ("abc", 3)])
+def test_every_rank_knows_how_many_gpus_there_are(gpus, n):
+    """NCCL takes two ranks on one GPU for an error, so that all ranks have to choose gloo together."""
+    store = dist.HashStore()
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        found = pool.map(lambda rank: count_gpus(store, rank, len(gpus), gpus[rank]), range(len(gpus)))
+        assert [*found] == [n] * len(gpus)
 
 
 def test_the_first_rank_does_not_wait_for_ever():

@@ -26,3 +26,12 @@ def test_products_on_the_cpu(precision, dtype):
 def test_unusable_device_is_said():
     with pytest.raises(MachineError, match=r"`abacus`.*\nhint: use --device cpu"):
         pick_device("abacus")
+
+
+@pytest.mark.parametrize(("n_gpus", "places"), [(4, [0, 1, 2, 3]), (2, [0, 1, 0, 1]), (1, [0, 0, 0, 0])])
+def test_ranks_take_the_gpus_in_turn(monkeypatch, n_gpus, places):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # the test whether a device can be used
+    for rank, place in enumerate(places):
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        assert pick_device("cuda") == torch.device("cuda", place)

@@ -191,11 +191,11 @@ parallel = "shard"
 GATHERED = "gathered.json"
 
 
-def ranks(folder: Path, out: str, size: int, *more: str, **variables: str) -> int:
+def ranks(folder: Path, out: str, size: int, *more: str, device: str = "cpu", **variables: str) -> int:
     """Train in several processes, started by torchrun; their messages go to OUT.log. Returns the exit code."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
     given = ["--resume"] if "--resume" in more else [str(folder / "recipe.toml")]
-    command = ["train", *given, "--out", str(folder / out), "--device", "cpu"]
+    command = ["train", *given, "--out", str(folder / out), "--device", device]
     command += [word for word in more if word != "--resume"]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), **variables}
     with open(folder / f"{out}.log", "a") as log:
@@ -286,6 +286,30 @@ def test_it_continues_on_any_number_of_ranks(folder, peace, half, size):
     assert RunFolder(out).checkpoint.name == ("last.safetensors" if size == 1 else "last.safetensors.index.json")
     assert len([*out.glob("last*")]) == (1 if size == 1 else size + 1)
     assert clearformer.verify(out)["faults"] == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_two_ranks_share_a_gpu(folder):
+    """Sharded over two processes on one GPU, stopped, and opened by one process, which goes on to the same losses."""
+    shared = {"device": "cuda", "CUDA_VISIBLE_DEVICES": "0"}
+    assert ranks(folder, "shared", 2, **shared) == 0, (folder / "shared.log").read_text()
+    assert "2 processes share 1 GPU" in (folder / "shared.log").read_text()
+    assert ranks(folder, "shared-half", 2, "--set", "train.pause=6", **shared) == 0
+    half = folder / "shared-half"
+    parts = [load_tensors(path)[0] for path in sorted(half.glob("last.save-*"))]
+    assert len(parts) == 2
+    for name, tensor in load_saved(RunFolder(half).index)[0].items():
+        assert torch.equal(
+            tensor, torch.cat([part[name] for part in parts if name in part]) if tensor.dim() else tensor
+        )
+    assert ranks(folder, half.name, 1, "--resume", **shared) == 0, (folder / "shared-half.log").read_text()
+    assert RunFolder(half).checkpoint.name == "last.safetensors"
+    assert len(losses(half)) == len(losses(folder / "shared")) == 12
+    assert max(abs(a - b) for a, b in zip(losses(half), losses(folder / "shared"))) < 1e-10
+    one, two = (load_saved(RunFolder(folder / run).checkpoint)[0] for run in ("shared", half.name))
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, two[name], rtol=1e-9, atol=1e-10)
 
 
 MOMENTS = {
