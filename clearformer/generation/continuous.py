@@ -46,13 +46,19 @@ def start(model: Any, texts: Sequence[Sequences]) -> Any:
     if device.type == "cpu" and size > 1:
         size = min(-(-size // 8) * 8, getattr(model.config, "max_length", size))
         n_rows = next(n for n in count(n_rows) if few_sizes(n * size) == n * size or size % 8)
-    source = torch.zeros(n_rows, size, dtype=torch.long)
-    for row, one in zip(source.numpy(), texts):
-        row[: len(one.source)] = one.source
-    mask = within(size, torch.tensor(lengths + [1] * (n_rows - len(texts))))  # a row without any token would be NaN
+    source, mask = padded(texts, n_rows, size)
     adapters = torch.tensor([[one.adapter] for one in texts] + [[0]] * (n_rows - len(texts)), device=device)
     with rows_choose(adapters):
         return model.start(source.to(device), mask.to(device))
+
+
+def padded(texts: Sequence[Sequences], n_rows: int, size: int) -> tuple[Tensor, Tensor]:
+    """Return the sources of texts and their mask, (n_rows, size); in a row without a text, one token is visible."""
+    source = torch.zeros(n_rows, size, dtype=torch.long)
+    for row, one in zip(source.numpy(), texts):
+        row[: len(one.source)] = one.source
+    lengths = [len(one.source) for one in texts] + [1] * (n_rows - len(texts))
+    return source, within(size, torch.tensor(lengths))  # a row without any token would be NaN
 
 
 def decode_alone(model: Any, one: Sequences) -> list[Hypothesis]:

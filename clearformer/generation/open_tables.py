@@ -1,19 +1,24 @@
 """Continuous batches whose steps are recorded: texts join and leave the rows of tables of fixed size (static.py).
 
+    tables.start(texts)                           the sources of new texts are read, also by a recording
     batch.arrange(leaving, started, new, rows)    as in continuous.py, but what stays does not move; rows may be free
-    step_tables(batches)                          every table repeats its step, then the host reads what was chosen
+    step_tables(batches, n_steps)                 every table repeats its step, then the host reads what was chosen
 
-On a GPU it takes longer to launch the kernels of a small step than to run them; a recorded step is launched as one. The
-texts of a table have equal settings, so that there are more batches than without tables, each with a recording of its
-own. Greedy and beam search have tables; samples, repetition penalties and adapters are left to continuous.py, and so
-are large steps: one pass for all batches is then faster than one for each.
+On a GPU it takes longer to launch the kernels of a small step than to run them; a recorded step is launched as one, and
+the host looks only after several. A text that ends between two looks takes part in the steps that are left, whose
+output is discarded. The texts of a table have equal settings, so that there are more batches than without tables, each
+with a recording of its own. Greedy and beam search have tables; samples, repetition penalties and adapters are left to
+continuous.py, and so are large steps: one pass for all batches is then faster than one for each.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
 
+from clearformer.generation.continuous import padded, start
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.engine import can_record
 from clearformer.generation.open_policies import Progress, Sequences
@@ -23,27 +28,32 @@ from clearformer.generation.static import (
     LENGTHS,
     MAX_TABLES,
     Look,
-    Prepare,
     Recorder,
     Size,
+    Step,
     Table,
     most_bytes,
     power,
+    up_to_multiple,
 )
 from clearformer.layers.embeddings import Unembedding
 
 FEWEST_ROWS = 8
 SPARE = 4  # a table with more than so many times the rows that are needed is left for a smaller one
 SMALL_STEP = 1e10  # weights times hypotheses: 80 hypotheses of GPT-2 124M
+STRIDE = 4  # steps between two looks
+SMALL_SOURCES = 4096  # tokens, padding included, that a recording may read; more take longer to compute than to launch
 
 
 class Tables:
-    """The tables of one model that are not in use, the least recently used first."""
+    """The tables of one model that are not in use, the least recently used first, and the recordings of its start."""
 
-    def __init__(self, model: Any, prepare: Prepare) -> None:
+    def __init__(self, model: Any, prepare: Callable[[Any, Step], Step]) -> None:
         self.model, self.prepare, self.is_full = model, prepare, False
+        self.device = next(model.parameters()).device
         self.n_weights = sum(weight.numel() for weight in model.parameters())
         self.idle: list[tuple[Hashable, Table]] = []
+        self.readings: OrderedDict[tuple[int, int], Reading] = OrderedDict()
 
     @classmethod
     def of(cls, model: Any) -> "Tables | None":
@@ -65,6 +75,23 @@ class Tables:
         """Whether the step of so many hypotheses is small, so that a table is faster."""
         return n_hypotheses * self.n_weights <= SMALL_STEP
 
+    def start(self, texts: Sequence[Sequences]) -> Any:
+        """Read the sources of texts, as `start` does. What it returns is overwritten by the next start."""
+        longest = max(len(one.source) for one in texts)
+        shape = power(len(texts), FEWEST_ROWS), up_to_multiple(longest, 16)
+        if self.is_full or longest == 0 or shape[0] * shape[1] > SMALL_SOURCES or shape[1] > self.max_length:
+            return start(self.model, texts)
+        if shape not in self.readings:
+            self.readings[shape] = Reading(self, *shape)
+            if len(self.readings) > MAX_TABLES:
+                self.readings.popitem(last=False)
+        self.readings.move_to_end(shape)
+        return self.readings[shape].read(texts)
+
+    @property
+    def max_length(self) -> float:
+        return float(getattr(self.model.config, "max_length", math.inf))
+
     def lend(self, size: Size, one: Sequences) -> Table:
         """Return a table without texts, for texts with the settings of this one."""
         key = size, settings(one)
@@ -83,6 +110,7 @@ class Tables:
         except torch.OutOfMemoryError:
             self.is_full = True  # from now on, batches grow with their texts, and need less
             self.idle.clear()
+            self.readings.clear()
             raise
 
     def give_back(self, table: Table, one: Sequences) -> None:
@@ -92,6 +120,25 @@ class Tables:
         limit = most_bytes(table.rows.device)
         while len(self.idle) > MAX_TABLES or sum(idle.n_bytes for _, idle in self.idle) > limit:
             del self.idle[0]
+
+
+class Reading:
+    """A call of `model.start` for n texts with sources of up to `size` tokens, prepared once and then repeated."""
+
+    def __init__(self, tables: Tables, n: int, size: int) -> None:
+        self.model, self.device, self.state = tables.model, tables.device, None
+        self.source = torch.zeros(n, size, dtype=torch.long, device=self.device)
+        self.mask = torch.ones_like(self.source, dtype=torch.bool)
+        self.run = tables.prepare(self, self.start)
+
+    def start(self) -> None:
+        self.state = self.model.start(self.source, self.mask)
+
+    def read(self, texts: Sequence[Sequences]) -> Any:
+        for buffer, values in zip((self.source, self.mask), padded(texts, *self.source.shape)):
+            buffer.copy_(values, non_blocking=True)
+        self.run()
+        return self.state
 
 
 def settings(one: Sequences) -> Hashable:
@@ -192,31 +239,33 @@ class TableBatch:
             self.tables.give_back(self.table, self.one)
         self.table, self.ages, self.free = None, [], set()
 
-    def launch(self) -> None:
-        """Start a step. Its outcome is read later, while other tables make theirs."""
+    def launch(self, n_steps: int = 1) -> None:
+        """Start up to n_steps steps. Their outcome is read later, while other tables make theirs."""
         assert self.table is not None
         n, n_tokens = len(self), self.table.size.tokens
-        if max(age for row, age in enumerate(self.ages) if row not in self.free) >= n_tokens:
+        n_left = n_tokens - max(age for row, age in enumerate(self.ages) if row not in self.free)
+        if n_left == 0:
             self.move(range(n), self.n_rows, 2 * n_tokens)
-        self.table.run()
-        self.ages = [age + 1 for age in self.ages]
-        policy = self.table.policy
-        columns = [policy.done]
+            n_left = n_tokens
+        n_steps, policy = min(n_steps, n_left), self.table.policy
+        before = policy.length[:n].clone()
+        for _ in range(n_steps):
+            self.table.run()
+        self.ages = [age + n_steps for age in self.ages]
+        columns = [policy.done[:n, None]]
         if isinstance(policy, Sampling):
-            last = (policy.length - 1).clamp_min(0)[:, None]
-            columns += [policy.tokens[:, 0], policy.logprobs[:, 0].gather(1, last)[:, 0]]
-        self.look, self.outcomes = Look(torch.stack([column[:n].double() for column in columns])), {}
+            places = before[:, None] + torch.arange(n_steps, device=self.device)
+            places = places.clamp_max(policy.n_tokens)  # the last one is for tokens after the end
+            columns += [(policy.length[:n] - before)[:, None]]
+            columns += [history[:n, 0].gather(1, places) for history in (policy.history, policy.logprobs)]
+        self.look, self.outcomes = Look(torch.cat([column.double() for column in columns], dim=1)), {}
 
-    def outcome(self) -> list[Progress]:
-        """Wait for the step; returns the progress of each row."""
+    def outcome(self) -> list[list[Progress]]:
+        """Wait for the steps; returns the progress of each row, step by step."""
         assert self.look is not None
-        done, *chosen = self.look.read()
-        progress = [
-            Progress([int(one[0])] if one else [], [one[1]] if one else [], bool(is_done))
-            for is_done, one in zip(done, zip(*chosen) if chosen else [()] * len(done))
-        ]
-        self.done = [row for row, one in enumerate(progress) if one.is_done and row not in self.free]
-        return progress
+        values = self.look.read()
+        self.done = [row for row, (is_done, *_) in enumerate(values) if is_done and row not in self.free]
+        return [progress_of(bool(is_done), *chosen) for is_done, *chosen in values]
 
     def stop(self, row: int, sequences: Sequence[int]) -> bool:
         """End some sequences of a text, as if EOS had followed; returns whether all of them have ended."""
@@ -234,8 +283,20 @@ class TableBatch:
         return self.outcomes.pop(row)
 
 
-def step_tables(batches: Sequence[TableBatch]) -> list[list[Progress]]:
-    """Make a step of several batches; the host waits when all have been launched."""
+def progress_of(is_done: bool, n_new: float | None = None, *tokens_and_logprobs: float) -> list[Progress]:
+    """Return the progress of a text in some steps: n_new tokens, or none that is known yet (beam search)."""
+    if n_new is None:
+        return [Progress([], [], is_done)]
+    n_steps = len(tokens_and_logprobs) // 2
+    new = list(zip(tokens_and_logprobs[:n_steps], tokens_and_logprobs[n_steps:]))[: int(n_new)]
+    steps = [Progress([int(token)], [logprob], False) for token, logprob in new]
+    if is_done:
+        steps.append(Progress([None], [0.0], True))
+    return steps
+
+
+def step_tables(batches: Sequence[TableBatch], n_steps: int = 1) -> list[list[list[Progress]]]:
+    """Make up to n_steps steps of several batches; the host waits when all have been launched."""
     for batch in batches:
-        batch.launch()
+        batch.launch(n_steps)
     return [batch.outcome() for batch in batches]

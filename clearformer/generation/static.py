@@ -36,7 +36,7 @@ MAX_TABLES = 32
 MEMORY = 0.25  # part of a GPU's memory that all tables may take
 
 
-def as_is(table: "Table", step: Step) -> Step:
+def as_is(owner: Any, step: Step) -> Step:
     return step
 
 
@@ -47,9 +47,9 @@ class Recorder:
         self.pool = torch.cuda.graph_pool_handle()
         self.streams: dict[torch.device, torch.cuda.Stream] = {}
 
-    def __call__(self, table: "Table", step: Step) -> Step:
-        """Record a step. It runs once before, so that libraries load and choose their kernels."""
-        device = table.rows.device
+    def __call__(self, owner: Any, step: Step) -> Step:
+        """Record a step of an owner with a device. It runs once before, so that libraries load and choose kernels."""
+        device = owner.device
         dtype, is_mixed = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
         graph = torch.cuda.CUDAGraph()
         # Autocast would keep the weights that it converts while recording, and later replays would read them, outdated.
@@ -97,6 +97,10 @@ class Table:
         self.age = 0  # steps since the sentences started
         self.prepare, self.run = prepare, prepare(self, self.step)
         self.start: Step | None = None  # only tables in which sentences begin need it
+
+    @property
+    def device(self) -> torch.device:
+        return self.rows.device
 
     @property
     def n_bytes(self) -> int:

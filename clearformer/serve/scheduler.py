@@ -20,7 +20,7 @@ import torch
 from clearformer.generation.continuous import Batch, start, step_together, width_for
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress, Sequences
-from clearformer.generation.open_tables import TableBatch, settings, step_tables
+from clearformer.generation.open_tables import STRIDE, TableBatch, Tables, settings, step_tables
 from clearformer.memory import machine_bytes
 from clearformer.serve.waiting import Text, Waiting
 
@@ -172,7 +172,9 @@ class Scheduler:
 
     def read_together(self, texts: list[Text]) -> None:
         try:
-            started = start(texts[0].model, [text.sequences for text in texts])
+            sources = [text.sequences for text in texts]
+            tables: Tables | None = next((text.tables for text in texts if text.tables is not None), None)
+            started = start(texts[0].model, sources) if tables is None else tables.start(sources)
         except Exception as error:
             self.split(texts, error)
             return
@@ -200,24 +202,30 @@ class Scheduler:
         group.texts, group.free = [both[i] for i in order], {row for row, i in enumerate(order) if i in group.free}
 
     def step(self, keys: list[Hashable]) -> None:
-        """Make a step of groups of the same model."""
+        """Make a step of groups of the same model, or some steps if they have tables."""
         groups = [self.groups[key] for key in keys]
         try:
             batches: list[Any] = [group.batch for group in groups]
-            progress = (step_tables if isinstance(batches[0], TableBatch) else step_together)(batches)
+            if isinstance(batches[0], TableBatch):
+                is_watched = any(text.work.stop for group in groups for text in group)  # it may end at any token
+                progress = step_tables(batches, 1 if is_watched else STRIDE)
+            else:
+                progress = [[[new] for new in rows] for rows in step_together(batches)]
         except Exception as error:
             for key in keys:
                 self.drop(key)
             self.split([text for group in groups for text in group], error)
             return
         for group, rows in zip(groups, progress):
-            for row, (text, new) in enumerate(zip(group.texts, rows)):
+            for row, (text, steps) in enumerate(zip(group.texts, rows)):
                 if row in group.free:
                     continue
-                stopped = self.listener.heard(text, new, partial(top_of, group, row, text.work.top))
-                if new.is_done or group.batch.stop(row, stopped):
-                    group.free.add(row)
-                    self.listener.finished(text, group.batch.results(row))
+                for new in steps:
+                    stopped = self.listener.heard(text, new, partial(top_of, group, row, text.work.top))
+                    if new.is_done or group.batch.stop(row, stopped):
+                        group.free.add(row)
+                        self.listener.finished(text, group.batch.results(row))
+                        break
 
     def drop(self, key: Hashable) -> None:
         """Forget a group, whose table others may use."""

@@ -61,16 +61,17 @@ def texts() -> list[Sequences]:
 @torch.inference_mode()
 def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int) -> dict[int, list[Hypothesis]]:
     """Decode with a few texts joining at random moments, at most `most` at a time, each kind in a batch of its own."""
-    random, model = Random(seed), tables.model
+    random = Random(seed)
     coming = random.sample(range(len(todo)), len(todo))
     batches: dict[Hashable, TableBatch] = {}
     owners: dict[Hashable, list[int]] = {}
     leaving: dict[Hashable, set[int]] = {}
     results: dict[int, list[Hypothesis]] = {}
+    told: dict[int, list[int]] = {i: [] for i in range(len(todo))}
     while len(results) < len(todo):
         n_running = sum(len(owners[key]) - len(leaving[key]) for key in owners)
         new = [coming.pop() for _ in range(min(len(coming), most - n_running, random.choice([0, 0, 1, 2, 19])))]
-        started = start(model, [todo[i] for i in new]) if new else None
+        started = tables.start([todo[i] for i in new]) if new else None
         for key in {settings(todo[i]): None for i in new} | dict.fromkeys(owners):
             rows = [row for row, i in enumerate(new) if settings(todo[i]) == key]
             joining = [todo[new[row]] for row in rows]
@@ -81,32 +82,55 @@ def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int)
             owners[key], leaving[key] = [both[i] for i in order], {r for r, i in enumerate(order) if i in leaving[key]}
             if not order:
                 del batches[key], owners[key], leaving[key]
-        for key, rows in zip(list(batches), step_tables([*batches.values()])):
-            for row, progress in enumerate(rows):
-                if progress.is_done and row not in leaving[key]:
-                    results[owners[key][row]] = batches[key].results(row)
-                    leaving[key].add(row)
+        for key, rows in zip(list(batches), step_tables([*batches.values()], random.choice([1, 1, 2, 7]))):
+            for row, steps in enumerate(rows):
+                if steps and row not in leaving[key]:
+                    told[owners[key][row]] += [token for one in steps for token in one.tokens if token is not None]
+                    assert not any(one.is_done for one in steps[:-1])
+                    if steps[-1].is_done:
+                        results[owners[key][row]] = batches[key].results(row)
+                        leaving[key].add(row)
     for batch in batches.values():
         batch.close()
+    for i, one in enumerate(todo):
+        if not one.is_beam:
+            assert [token for token in told[i] if token != EOS] == results[i][0].tokens  # every token, and once
     return results
+
+
+def assert_as_alone(results: dict[int, list[Hypothesis]], alone: list[list[Hypothesis]]) -> None:
+    for i, hypotheses in enumerate(alone):
+        assert [h.tokens for h in results[i]] == [h.tokens for h in hypotheses]
+        assert [h.logprob for h in results[i]] == pytest.approx([h.logprob for h in hypotheses], abs=1e-9)
+        if len(hypotheses) > 1:
+            assert [h.score for h in results[i]] == pytest.approx([h.score for h in hypotheses], abs=1e-9)
+
+
+@torch.inference_mode()
+def all_alone(model: Any, todo: list[Sequences]) -> list[list[Hypothesis]]:
+    return [decode_alone(model, one) for one in todo]
 
 
 @pytest.mark.parametrize(("seed", "most"), [(1, 5), (2, 17), (3, 40)])
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_are_decoded_as_if_alone(name: str, seed: int, most: int) -> None:
     model, todo = MODELS[name](), texts()
-    results = decode_in_turns(Tables(model, as_is), todo, seed, most)
-    lengths = set()
-    for i, one in enumerate(todo):
-        with torch.inference_mode():
-            alone = decode_alone(model, one)
-        assert [h.tokens for h in results[i]] == [h.tokens for h in alone]
-        assert [h.logprob for h in results[i]] == pytest.approx([h.logprob for h in alone], abs=1e-9)
-        if one.is_beam:
-            assert [h.score for h in results[i]] == pytest.approx([h.score for h in alone], abs=1e-9)
-        lengths |= {len(h.tokens) for h in alone}
+    alone = all_alone(model, todo)
+    assert_as_alone(decode_in_turns(Tables(model, as_is), todo, seed, most), alone)
+    lengths = {len(h.tokens) for hypotheses in alone for h in hypotheses}
     assert min(lengths) < 8  # the comparison is not trivial
     assert max(lengths) > 33  # longer than the first tables
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", MODELS)
+def test_recorded_steps_and_sources_are_those_of_texts_alone(name: str) -> None:
+    model, todo = MODELS[name](), texts()
+    alone, tables = all_alone(model, todo), Tables.of(model.cuda())
+    assert tables is not None
+    assert_as_alone(decode_in_turns(tables, todo, 2, 17), alone)
+    assert tables.readings
 
 
 def test_tables_are_lent_again() -> None:
@@ -143,8 +167,8 @@ def test_a_number_that_is_not_finite_stays_in_its_text() -> None:
         results: dict[int, list[Hypothesis]] = {}
         while len(results) < 2:
             batch.launch()
-            for row, progress in enumerate(batch.outcome()):
-                if progress.is_done and row not in results:
+            for row, steps in enumerate(batch.outcome()):
+                if steps[-1].is_done and row not in results:
                     results[row] = batch.results(row)
         for row, one in ((0, next_one), (1, well)):
             assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
@@ -168,8 +192,8 @@ def test_a_row_that_is_left_when_its_slots_are_full_disturbs_no_other() -> None:
         results: dict[int, list[Hypothesis]] = {}
         while len(results) < 2:
             batch.launch()
-            for row, progress in enumerate(batch.outcome()):
-                if row > 0 and progress.is_done and row not in results:
+            for row, steps in enumerate(batch.outcome()):
+                if row > 0 and steps[-1].is_done and row not in results:
                     results[row] = batch.results(row)
         for row, one in ((1, other), (2, late)):
             assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
