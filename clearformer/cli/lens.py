@@ -70,7 +70,7 @@ def lens(
         typer.Option(
             metavar="N",
             min=1,
-            help="Tokens listed at each position, or neighbours.",
+            help="Number of tokens listed at each position, or of neighbours.",
             show_default="5, or 10 neighbours",
             rich_help_panel="View",
         ),

@@ -28,7 +28,7 @@ from clearformer.layers.masks import within
 from clearformer.layers.open_cache import OpenStates, Order, opened
 from clearformer.layers.row_choice import rows_choose
 
-WIDTHS = (5, 16, 64, 256)  # of batches with beam search: texts with up to so many hypotheses share one
+WIDTHS = (5, 16, 64, 256)  # hypotheses W of batches with beam search: a text joins the narrowest one that it fits
 
 
 def width_for(model: Any, one: Sequences) -> int:
@@ -172,7 +172,8 @@ def step_together(batches: Sequence[Batch]) -> list[list[Progress]]:
     model, device = batches[0].model, batches[0].device
     sizes = [batch.policy.n_live for batch in batches]
     n_padding = few_sizes(sum(sizes)) - sum(sizes) if device.type == "cpu" else 0
-    if (len(batches) == 1 and n_padding == 0) or not can_join(model):
+    is_full = len(batches) == 1 and n_padding == 0 and batches[0].policy.live is None
+    if is_full or not can_join(model):
         return [batch.step() for batch in batches]
     tokens = torch.cat([batch.policy.pick(batch.policy.last.flatten()) for batch in batches])
     adapters = torch.cat([batch.policy.by_hypothesis("adapter") for batch in batches])

@@ -87,8 +87,7 @@ class Decoder:
         if self.engine != "auto" or not can_record(self.model):
             return None
         if self.static is None:
-            if isinstance(head := getattr(self.model, "unembedding", None), Unembedding):
-                head.align()
+            align_head(self.model)
             self.static = StaticDecoder(self.model, Recorder())
         return self.static
 
@@ -135,6 +134,12 @@ def finished(steps: Steps) -> list[list[Hypothesis]]:
         except StopIteration as end:
             hypotheses: list[list[Hypothesis]] = end.value
             return hypotheses
+
+
+def align_head(model: nn.Module) -> None:
+    """Prepare the product with the vocabulary for recorded steps."""
+    if isinstance(head := getattr(model, "unembedding", None), Unembedding):
+        head.align()
 
 
 def can_record(model: nn.Module) -> bool:

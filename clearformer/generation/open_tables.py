@@ -20,9 +20,9 @@ import torch
 
 from clearformer.generation.continuous import padded, start
 from clearformer.generation.decode import Hypothesis
-from clearformer.generation.engine import can_record
+from clearformer.generation.engine import align_head, can_record
 from clearformer.generation.open_policies import Progress, Sequences
-from clearformer.generation.policies import Beam, Policy, Sampling
+from clearformer.generation.policies import Sampling
 from clearformer.generation.static import (
     FIRST_TOKENS,
     LENGTHS,
@@ -33,10 +33,10 @@ from clearformer.generation.static import (
     Step,
     Table,
     most_bytes,
+    new_table,
     power,
     up_to_multiple,
 )
-from clearformer.layers.embeddings import Unembedding
 
 FEWEST_ROWS = 8
 SPARE = 4  # a table with more than so many times the rows that are needed is left for a smaller one
@@ -60,8 +60,7 @@ class Tables:
         """Return the tables of a model, or None if its steps cannot be recorded, as on a CPU."""
         if not can_record(model):
             return None
-        if isinstance(head := getattr(model, "unembedding", None), Unembedding):
-            head.align()
+        align_head(model)
         return cls(model, Recorder())
 
     def can_hold(self, one: Sequences) -> bool:
@@ -102,11 +101,9 @@ class Tables:
                 table.state.used.zero_()
                 table.state.clear()
                 return table
-        like = next(self.model.decoder.parameters())
-        args = (size.rows, size.width, size.tokens, one.eos, one.config.changed(repetition_penalty=1.0), like)
+        config = one.config.changed(repetition_penalty=1.0)
         try:
-            policy: Policy = Beam(*args) if one.is_beam else Sampling(*args, vocab=self.model.unembedding.out_features)
-            return Table(self.model, policy, size, self.prepare)
+            return new_table(self.model, size, one.eos, config, one.is_beam, self.prepare)
         except torch.OutOfMemoryError:
             self.is_full = True  # from now on, batches grow with their texts, and need less
             self.idle.clear()
@@ -203,7 +200,7 @@ class TableBatch:
                 self.ages[row] = 0
             places = self.indices(at)
             self.table.state.empty(places)
-            self.table.state.admit(places, started, self.indices(rows))
+            self.table.state.admit(places, started, self.indices(rows), self.n_source)
             first, limits = (self.indices(values) for values in zip(*((one.first, one.limit) for one in new)))
             self.table.policy.admit(places, first, limits)
         return order

@@ -264,11 +264,8 @@ class StaticDecoder:
         precision = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         key = (size, eos, is_beam, precision, tuple(config.model_dump(exclude=LENGTHS).values()))
         if key not in self.tables:
-            like = next(self.model.decoder.parameters())
-            self.drop_oldest(like.device)
-            args = (size.rows, size.width, size.tokens, eos, config, like)
-            policy: Policy = Beam(*args) if is_beam else Sampling(*args, vocab=self.model.unembedding.out_features)
-            self.tables[key] = Table(self.model, policy, size, self.prepare)
+            self.drop_oldest(next(self.model.decoder.parameters()).device)
+            self.tables[key] = new_table(self.model, size, eos, config, is_beam, self.prepare)
         self.tables.move_to_end(key)
         return self.tables[key]
 
@@ -297,6 +294,13 @@ class StaticDecoder:
         self.tables.clear()
         if isinstance(self.prepare, Recorder):
             self.prepare = Recorder()
+
+
+def new_table(model: Any, size: Size, eos: int, config: DecodeConfig, is_beam: bool, prepare: Prepare) -> Table:
+    """Return a table without sentences, whose step is prepared for these settings."""
+    args = (size.rows, size.width, size.tokens, eos, config, next(model.decoder.parameters()))
+    policy = Beam(*args) if is_beam else Sampling(*args, vocab=model.unembedding.out_features)
+    return Table(model, policy, size, prepare)
 
 
 def most_bytes(device: torch.device) -> float:

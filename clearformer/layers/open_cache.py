@@ -9,8 +9,8 @@ another one, and nothing else moves:
 The hypotheses of a beam search die out, and their slots are used again: W hypotheses of T tokens need a few more than
 T slots, where the growing state has W·T. A sentence may have fewer than W hypotheses (Live).
 
-Models read views of the rows and slots in use, by the same attributes as in
-`DecodeState` and `RecurrentState`, so no model knows which state it reads.
+Models read views of the rows and slots in use, by the same attributes as in `DecodeState` and `RecurrentState`, so no
+model knows which state it reads.
 """
 
 from collections.abc import Sequence
@@ -273,10 +273,13 @@ class OpenState:
 
 
 class Trunk:
-    """What a state that has just started has of its n sentences, with a row for each in every tensor."""
+    """What a state that has just started has of its n sentences, with a row for each in every tensor.
 
-    def __init__(self, state: DecodeState) -> None:
-        self.state, self.n_read = state, state.slots.size(1)
+    At most `most` positions of the sources are taken: padding may follow, where longer sources were read, too.
+    """
+
+    def __init__(self, state: DecodeState, most: int | None = None) -> None:
+        self.state, self.most, self.n_read = state, most, state.slots[:, :most].size(1)
         tensors = [state.next, state.paths, state.memory and state.memory[0][0], self.n_read and state.caches[0].k]
         self.n = max(len(tensor) for tensor in tensors if isinstance(tensor, Tensor))
         self.next = state.next.expand(self.n, -1)
@@ -284,16 +287,17 @@ class Trunk:
     def slots(self, width: int) -> list[Tensor | None]:
         """Return the positions (n, S) and paths (n, W, S) of the tokens that were read, and their keys and values."""
         paths, caches = self.state.paths, self.state.caches
-        paths = self.all_true(1, self.n_read) if paths is None else paths
+        paths = self.all_true(1, self.n_read) if paths is None else paths[:, :, : self.n_read]
         kv = [x[:, :, : self.n_read] if self.n_read else None for cache in caches for x in (cache.k, cache.v)]
-        return [self.state.slots.expand(self.n, -1), paths.expand(-1, width, -1), *kv]
+        return [self.state.slots[:, : self.n_read].expand(self.n, -1), paths.expand(-1, width, -1), *kv]
 
     def memory(self) -> list[Tensor | None]:
         """Return which positions of the encoder's memory are tokens, (n, S), and its keys and values."""
         memory, keys = self.state.memory, self.state.memory_keys
         if memory is None:
             return [None]
-        return [self.all_true(memory[0][0].size(2)) if keys is None else keys, *(x for pair in memory for x in pair)]
+        keys = self.all_true(memory[0][0].size(2)) if keys is None else keys
+        return [keys[:, : self.most], *(x[:, :, : self.most] for pair in memory for x in pair)]
 
     def all_true(self, *shape: int) -> Tensor:
         return torch.ones(self.n, *shape, dtype=torch.bool, device=self.next.device)

@@ -123,9 +123,12 @@ class StaticState(Buffers):
             if tensor.is_floating_point():
                 tensor.index_fill_(0, at, 0.0)
 
-    def admit(self, at: Tensor, state: DecodeState, rows: Tensor | None = None) -> None:
-        """Let the sentences of a state that has just started, or those in some of its rows, occupy the rows `at`."""
-        trunk = Trunk(state)
+    def admit(self, at: Tensor, state: DecodeState, rows: Tensor | None = None, most: int | None = None) -> None:
+        """Let the sentences of a state that has just started, or those in some of its rows, occupy the rows `at`.
+
+        If their sources have at most `most` tokens, the padding after them is left out.
+        """
+        trunk = Trunk(state, most)
 
         def enter(buffer: Tensor, values: Tensor) -> None:
             write(buffer, at, values if rows is None else values.index_select(0, rows))

@@ -206,6 +206,24 @@ def test_beams_of_several_widths_share_a_batch(name: str) -> None:
         assert len(alone) <= one.width
 
 
+@torch.inference_mode()
+def test_hypotheses_that_do_not_exist_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, todo = transformer(), [replace(one, width=6) for one in texts("beams")[:4]]
+    batch = Batch(model, width_for(model, todo[0]), True, EOS)
+    batch.arrange((), start(model, todo), todo, range(4))
+    n_computed, step = 0, model.step
+
+    def counted(tokens: Tensor, state: Any) -> Any:
+        nonlocal n_computed
+        n_computed += tokens.numel()
+        return step(tokens, state)
+
+    monkeypatch.setattr(model, "step", counted)
+    step_together([batch])
+    assert batch.policy.width == 16
+    assert n_computed == 4 * 6
+
+
 def test_slots_of_hypotheses_that_died_out_are_used_again() -> None:
     model = transformer()
     config = DecodeConfig(min_length=60)

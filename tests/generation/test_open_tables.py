@@ -12,7 +12,7 @@ from clearformer.generation.continuous import decode_alone, start
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.open_policies import Sequences
 from clearformer.generation.open_tables import TableBatch, Tables, settings, step_tables
-from clearformer.generation.static import FIRST_TOKENS, as_is
+from clearformer.generation.static import FIRST_TOKENS, Table, as_is
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
 
@@ -50,12 +50,12 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 def texts() -> list[Sequences]:
-    random, found = Random(5), []
+    random, todo = Random(5), []
     for _ in range(N):
         config = DecodeConfig(**random.choice(SETTINGS))
         source = [random.randrange(3, V) for _ in range(random.randint(1, 9))]
-        found.append(Sequences(source, BOS, EOS, random.choice([2, 9, 17, 40]), config, config.beam))
-    return found
+        todo.append(Sequences(source, BOS, EOS, random.choice([2, 9, 17, 40]), config, config.beam))
+    return todo
 
 
 @torch.inference_mode()
@@ -67,7 +67,7 @@ def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int)
     owners: dict[Hashable, list[int]] = {}
     leaving: dict[Hashable, set[int]] = {}
     results: dict[int, list[Hypothesis]] = {}
-    told: dict[int, list[int]] = {i: [] for i in range(len(todo))}
+    streamed: dict[int, list[int]] = {i: [] for i in range(len(todo))}
     while len(results) < len(todo):
         n_running = sum(len(owners[key]) - len(leaving[key]) for key in owners)
         new = [coming.pop() for _ in range(min(len(coming), most - n_running, random.choice([0, 0, 1, 2, 19])))]
@@ -85,7 +85,7 @@ def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int)
         for key, rows in zip(list(batches), step_tables([*batches.values()], random.choice([1, 1, 2, 7]))):
             for row, steps in enumerate(rows):
                 if steps and row not in leaving[key]:
-                    told[owners[key][row]] += [token for one in steps for token in one.tokens if token is not None]
+                    streamed[owners[key][row]] += [token for one in steps for token in one.tokens if token is not None]
                     assert not any(one.is_done for one in steps[:-1])
                     if steps[-1].is_done:
                         results[owners[key][row]] = batches[key].results(row)
@@ -94,7 +94,7 @@ def decode_in_turns(tables: Tables, todo: list[Sequences], seed: int, most: int)
         batch.close()
     for i, one in enumerate(todo):
         if not one.is_beam:
-            assert [token for token in told[i] if token != EOS] == results[i][0].tokens  # every token, and once
+            assert [token for token in streamed[i] if token != EOS] == results[i][0].tokens  # every token, and once
     return results
 
 
@@ -174,6 +174,22 @@ def test_a_number_that_is_not_finite_stays_in_its_text() -> None:
             assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_that_were_read_with_longer_ones_keep_to_their_rows(name: str) -> None:
+    """The padding after short sources would take the slots of their last tokens, which would then go to other rows."""
+    model, config = MODELS[name](), DecodeConfig(beam=3, min_length=FIRST_TOKENS)
+    todo = [Sequences([*range(5, 5 + n)], BOS, EOS, FIRST_TOKENS, config, 3) for n in (7, SOURCE - 1, 3 * SOURCE)]
+    with torch.inference_mode():
+        tables = Tables(model, as_is)
+        batch = TableBatch(tables, todo[0], SOURCE)
+        batch.arrange((), tables.start(todo), todo[:2], [0, 1])
+        for _ in range(FIRST_TOKENS):
+            batch.launch()
+            batch.outcome()
+        results = {row: batch.results(row) for row in batch.done}
+    assert_as_alone(results, all_alone(model, todo[:2]))
+
+
 def test_a_row_that_is_left_when_its_slots_are_full_disturbs_no_other() -> None:
     """A text is cancelled when it has as many tokens as its table can hold; steps go on for the text beside it."""
     model, config = transformer(), DecodeConfig(beam=3, min_length=2 * FIRST_TOKENS)
@@ -197,6 +213,31 @@ def test_a_row_that_is_left_when_its_slots_are_full_disturbs_no_other() -> None:
                     results[row] = batch.results(row)
         for row, one in ((1, other), (2, late)):
             assert [h.tokens for h in results[row]] == [h.tokens for h in decode_alone(model, one)]
+
+
+@torch.inference_mode()
+def test_after_a_lack_of_memory_there_are_no_tables() -> None:
+    model, todo = transformer(), [one for one in texts() if one.width == 3][:2]
+    has_room = True
+
+    def prepare(owner: Any, step: Any) -> Any:
+        if isinstance(owner, Table) and not has_room:
+            raise torch.OutOfMemoryError("no room")
+        return step
+
+    tables = Tables(model, prepare)
+    first, second = TableBatch(tables, todo[0], SOURCE), TableBatch(tables, todo[1], SOURCE)
+    first.arrange((), tables.start(todo[:1]), todo[:1], [0])
+    assert tables.readings
+    has_room = False
+    with pytest.raises(torch.OutOfMemoryError):
+        second.arrange((), tables.start(todo[1:]), todo[1:], [0])
+    assert not tables.can_hold(todo[0])
+    for batch in (first, second):
+        batch.close()
+    assert not tables.idle
+    tables.start(todo)  # without a recording
+    assert not tables.readings
 
 
 def test_samples_penalties_and_adapters_have_no_tables() -> None:
