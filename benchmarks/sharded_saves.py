@@ -1,21 +1,19 @@
 """How long training stops for a sharded save.
 
-    torchrun --nproc-per-node 2 benchmarks/sharded_saves.py --width 384 --layers 6 --device cpu
+    torchrun --nproc-per-node 2 benchmarks/sharded_saves.py --folder FOLDER --width 384 --layers 6 --device cpu
 
 Trains a GPT on random text in all processes, first without saves and then with one at every fifth step, and prints a
 JSON object: the median step, how long the thread of training is in a save, how much longer a step with a save and the
-step after it take, as fractions of a step, and the seconds until a checkpoint is complete.
+step after it take, as fractions of a step, and the seconds until a checkpoint is complete. FOLDER is new; it remains.
 """
 
 import argparse
 import json
 import os
 import random
-import shutil
 import time
 from pathlib import Path
 from statistics import mean, median
-from tempfile import mkdtemp
 from typing import Any
 
 import clearformer
@@ -61,21 +59,26 @@ def run(given: argparse.Namespace, folder: Path, name: str, save_every: int) -> 
     return {"steps": steps, "inside": inside[: given.steps // PERIOD], "complete": complete, "parameters": n_parameters}
 
 
+def write_text(folder: Path, n: int) -> None:
+    """Write lines of random text, whole or not at all."""
+    folder.mkdir(parents=True)
+    draw, draft = random.Random(0), folder / "draft.txt"
+    draft.write_text("\n".join("".join(draw.choices("abcdefgh     ", k=80)) for _ in range(n)))
+    draft.rename(folder / "text.txt")
+
+
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__)
     for name, value in (("width", 384), ("layers", 6), ("tokens", 1024), ("steps", 32)):
         reader.add_argument(f"--{name}", type=int, default=value)
     reader.add_argument("--device", default="cpu")
-    reader.add_argument("--folder", default=None, help="where to write; all processes share it")
+    reader.add_argument("--folder", type=Path, required=True, help="where to write; all processes share it")
     given = reader.parse_args()
-    folder = Path(given.folder or mkdtemp(prefix="sharded-saves-"))
-    draw = random.Random(0)
+    folder = given.folder
     if os.environ.get("RANK", "0") == "0":
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = ("".join(draw.choices("abcdefgh     ", k=80)) for _ in range(given.steps * given.tokens // 30))
-        (folder / "text.txt").write_text("\n".join(lines))
-    else:
-        time.sleep(2)  # the first process has written it
+        write_text(folder, given.steps * given.tokens // 30)
+    while not (folder / "text.txt").exists():
+        time.sleep(0.1)
     plain = run(given, folder, "plain", 10**6)
     saved = run(given, folder, "saved", PERIOD)
     if os.environ.get("RANK", "0") != "0":
@@ -102,8 +105,6 @@ def main() -> None:
             indent=2,
         )
     )
-    if given.folder is None:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     10 %  stay unchanged                            because the texts of later tasks contain no mask token
 
 The result depends only on the tokens and the generator, so that an epoch can be repeated. BERT masked its texts in
-advance, in ten versions; `fixed_masks` does the same with a generator for each row (data/row_draws.py).
+advance, in ten versions; `fixed_masks` does the same, with a generator for each row and version (data/row_draws.py).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class MaskingConfig(Config):
         None,
         ge=1,
         description="number of masked versions of each row, drawn once; each epoch takes one of them. 10 in BERT; "
-        "null draws other masks in every epoch, as in RoBERTa",
+        "default: other masks in every epoch, as in RoBERTa",
     )
 
     def model_post_init(self, _: object) -> None:

@@ -134,10 +134,14 @@ def shard(model: nn.Module, device: torch.device) -> None:
     enters the model through `hidden`, `read` or `answers`, a search through `start` and `step`. The weights outside the
     blocks, embeddings and head, stay gathered until the backward pass ends.
     """
-    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    # Not init_device_mesh: on a machine with a GPU it replaces a group of gloo, in some versions of torch by NCCL,
+    # which ranks that share a GPU cannot use.
+    group = dist.group.WORLD
+    assert group is not None
+    mesh = DeviceMesh.from_group(group, device.type)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     for part in [*(block for blocks in reversed(lists) for block in blocks), model]:
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=part is not model)

@@ -35,7 +35,7 @@ def check_results(results: Mapping[str, float], metric: Metric, step: int, run: 
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether all elements in this rank's shards are finite, on a GPU with one kernel and one synchronisation.
+    """Whether all elements in this rank's shards are finite, on accelerators with one synchronisation.
 
     It computes max |x| rather than the Euclidean norm, whose square can overflow for finite values. On the CPU, torch
     finds the largest and the smallest element in a thirtieth of the time. Both pass on a NaN.
@@ -44,6 +44,6 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
     filled = [part for part in slices if part.numel()]  # a rank's shard of a short tensor may be empty
     if not filled:
         return True
-    if any(part.is_cuda for part in filled):
+    if any(part.device.type != "cpu" for part in filled):
         return bool(torch.stack(torch._foreach_norm(filled, inf)).isfinite().all())
     return all(bool(torch.stack(part.aminmax()).isfinite().all()) for part in filled)

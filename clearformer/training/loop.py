@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from clearformer.checkpoint import RunFolder, Stored, load_weights, loaded, save_tensors, under, weights_of, whole
 from clearformer.checksums import seal
 from clearformer.data.batch import Tensors
-from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped
+from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped, TrainingError
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
 from clearformer.training.config import TrainConfig
@@ -42,7 +42,7 @@ from clearformer.training.precision import autocast, reseed
 from clearformer.training.progress import Progress, check_facts, fitting
 from clearformer.training.saving import Saver
 from clearformer.training.schedules import ScheduleConfig
-from clearformer.training.split import Splitter, are_divided, smallest
+from clearformer.training.split import Splitter, are_divided
 from clearformer.training.statistics import average_statistics, set_training, statistics
 from clearformer.wording import count
 
@@ -153,6 +153,9 @@ class Trainer:
                 if is_over:
                     break
             self.wait_for_saves()
+        except TrainingError:  # on all ranks
+            self.wait_for_saves()
+            raise
         except GeneratorExit:  # the caller stops here
             self.skip(time.monotonic() - left)
             self.checkpoint()
@@ -343,8 +346,7 @@ class Trainer:
         if self.world.size > 1 and self.config.parallel == "replicate":
             sum_gradients(self.parameters, self.world)
         average_statistics(self.model, self.world)
-        if self.saver is not None:
-            self.saver.settle()  # weights change next
+        self.settle_saves()  # weights change next
         return self.world.sum(loss)
 
     def rate(self, step: int) -> float:
@@ -368,8 +370,7 @@ class Trainer:
         validation early, without metrics: its number is returned, or 0.
         """
         self.check_weights()  # before decoding, whose errors would be harder to understand
-        if self.saver is not None:
-            self.saver.settle()
+        self.settle_saves()
         self.histograms.write(self.progress.step)
         at, metric = self.progress, self.metric
         with self.average.swapped_in(self.model) if self.average is not None else nullcontext():
@@ -394,13 +395,16 @@ class Trainer:
             if self.complete is not None:  # on all ranks, since it may read weights
                 weights |= self.complete(Whole(weights))
             self.write(self.run.model, weights, facts)
+            self.settle_saves()  # the average is swapped out next
         return 0
 
     def tested(self, test: Validate) -> dict[str, Any]:
         """Return what a test says of the best weights. The sharded model takes them, each rank its rows."""
         with opened(self.run.model) as (weights, _):
             load_weights(self.model, weights, str(self.run.model), self.part)
-        return self.validated(test)
+        self.model.eval()
+        with block_by_block(self.model):  # a signal during the last step does not end the test
+            return test(self.model, self.progress.step)
 
     def validated(self, validate: Validate) -> dict[str, float]:
         """Return the metrics of the model, or none after a signal. Afterwards it is in training mode again."""
@@ -426,6 +430,11 @@ class Trainer:
         if self.saver is not None:
             self.saver.wait()
 
+    def settle_saves(self) -> None:
+        """Before weights change: let the copies of them that are being saved be finished."""
+        if self.saver is not None:
+            self.saver.settle()
+
     def begin_save(self) -> None:
         """Save a checkpoint. If the model is sharded, training goes on meanwhile."""
         self.check_weights()
@@ -436,7 +445,7 @@ class Trainer:
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
         self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
-        self.progress.largest_part = smallest(self.world, self.progress.largest_part)
+        self.splitter.agree(self.progress)
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
         if not self.is_sharded and self.world.is_first:

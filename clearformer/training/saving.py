@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -49,7 +50,8 @@ class Saver:
     def __init__(self, run: RunFolder, world: World) -> None:
         assert world.meeting is not None
         self.run, self.world, self.meeting = run, world, world.meeting
-        self.number = world.agree(self.last_number() if world.is_first else 0)
+        # The name separates the keys in the store from those of another saver, whose numbers may be the same.
+        self.number, self.name = world.agree((self.last_number() if world.is_first else 0, uuid4().hex))
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
         self.done: dict[Path, threading.Event] = {}
         self.copies: dict[tuple[Path, str], Tensor] = {}  # in the memory of the host, used again by the next save
@@ -139,21 +141,22 @@ class Saver:
         """Write the part of this rank, and return when the first rank has committed the whole."""
         if job.event is not None:
             job.event.synchronize()
-        path, key = self.part(job, self.world.rank), f"part/{job.number}/{self.world.rank}"
-        with self.telling_errors(key, path), atomically(path, is_noted=False) as draft:
+        path, key = self.part(job, self.world.rank), self.part_key(job, self.world.rank)
+        errors = self.whole_key(job) if self.world.is_first else key  # what other ranks wait for
+        with self.telling_errors(errors, path), atomically(path, is_noted=False) as draft:
             entry = write_part(draft, job.pieces)
         self.tell(key, entry)
         if self.world.is_first:
             self.commit(job)
         else:
-            require_success(self.hear(0, f"save/{job.number}"))
+            require_success(self.hear(0, self.whole_key(job)))
 
     def commit(self, job: Job) -> None:
         """On the first rank: wait for all parts, then write the index, or the merged file, and tell the other ranks."""
-        paths, key = [self.part(job, rank) for rank in range(self.world.size)], f"save/{job.number}"
+        paths, key = [self.part(job, rank) for rank in range(self.world.size)], self.whole_key(job)
         with self.telling_errors(key, job.target):
             try:
-                entries = {path.name: self.hear(rank, f"part/{job.number}/{rank}") for rank, path in enumerate(paths)}
+                entries = {path.name: self.hear(rank, self.part_key(job, rank)) for rank, path in enumerate(paths)}
                 for entry in entries.values():
                     require_success(entry)
                 if job.target == self.run.last:
@@ -180,6 +183,12 @@ class Saver:
         """Return the path of a part. Parts to be merged are temporary files, which `RunFolder.sweep` knows."""
         name = f"{job.target.stem}.save-{job.number}.rank-{rank}-of-{self.world.size}.safetensors"
         return job.target.with_name(name if job.target == self.run.last else f".{name}.{job.number}")
+
+    def part_key(self, job: Job, rank: int) -> str:
+        return f"saves/{self.name}/{job.number}/{rank}"
+
+    def whole_key(self, job: Job) -> str:
+        return f"saves/{self.name}/{job.number}/whole"
 
     @contextmanager
     def telling_errors(self, key: str, path: Path) -> Iterator[None]:

@@ -97,6 +97,15 @@ class Splitter:
         is_recorded = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         return isinstance(part, Tensors) and len(part) > 1 and not (is_normed or is_recorded or self.is_sharded)
 
+    def agree(self, at: Progress) -> None:
+        """Take the smallest limit of all ranks. The first rank, which alone prints, says if it is that of another."""
+        limit, at.largest_part = at.largest_part, smallest(self.world, at.largest_part)
+        if at.largest_part != limit:
+            console.print(
+                f"step {at.step:,}: a micro-batch does not fit in the memory of another process; from now on, all "
+                "processes divide micro-batches of this size into parts, with the same sum"
+            )
+
     def restore(self, before: dict[int, tuple[Tensor, Tensor]]) -> None:
         """Restore the carried state, in the tensors that recorded steps read."""
         self.carried.clear()
@@ -148,7 +157,7 @@ def state_by_rows(carried: dict[int, Tensor], batch: Tensors, parts: Sequence[Te
 
 
 def parts_of(batch: Tensors, most: int) -> Sequence[Tensors]:
-    """Divide a micro-batch into parts of at most `most` numbers, as far as its rows allow; 0 is no limit."""
+    """Divide a micro-batch into parts of at most `most` numbers on average, or into rows; 0 is no limit."""
     return batch.split(-(-size_of(batch) // most)) if most and size_of(batch) > most else [batch]
 
 

@@ -25,8 +25,9 @@ from clearformer.training.journal import read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import built_in
+from clearformer.training.progress import Progress
 from clearformer.training.schedules import ScheduleConfig
-from clearformer.training.split import are_divided, parts_of, size_of, smallest
+from clearformer.training.split import Splitter, are_divided, parts_of, size_of, smallest
 
 CPU = torch.device("cpu")
 LACK = "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"
@@ -249,6 +250,19 @@ class Ranks(World):
 def test_ranks_agree_on_the_smallest_limit(one, other, both, monkeypatch):
     monkeypatch.setattr(Ranks, "other", other)
     assert smallest(Ranks(0, 2), one) == both
+
+
+def test_the_first_rank_says_that_another_lacks_memory(monkeypatch, capsys):
+    """Other ranks print nothing."""
+    monkeypatch.setattr(Ranks, "other", 5)
+    at = Progress(step=7, largest_part=0)
+    splitter = Splitter(nn.Linear(2, 3), {}, lambda: None, Ranks(0, 2))
+    splitter.agree(at)
+    assert at.largest_part == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("step 7: a micro-batch does not fit in the memory of another process; from now on, all ")
+    splitter.agree(at)
+    assert capsys.readouterr().err == ""
 
 
 def test_messages_of_lacking_memory():
