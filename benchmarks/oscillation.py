@@ -1,10 +1,10 @@
-"""Does momentum oscillate less than gradient descent? The ravine and the spirals of `clearformer plot optimizers`.
+"""Does momentum oscillate less than gradient descent, and is SGD slower? The surfaces of `clearformer plot optimizers`.
 
 python benchmarks/oscillation.py [--seeds 0 1 2] [--out FILE]
 
 For each learning rate, the ravine has the number of times that a path crosses the valley, and its largest distance from
-the valley after five and after sixty updates; null means that it left the ravine. The spirals have the last loss of
-each at its best learning rate.
+the valley after five and after sixty updates; null means that it left the ravine. The plateau has the height after as
+many updates, the spirals the loss after as many epochs, each at its best learning rate.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from clearformer.claims.optimizers import UPDATES, N, Surface, race, run, seeded
 from clearformer.claims.surfaces import PLACES
 from clearformer.training.optim import OptimConfig
 
-LABELS = {"gd": "gradient descent", "momentum": "momentum"}
+LABELS = {"gd": "gradient descent", "sgd": "SGD", "momentum": "momentum"}
+SWINGING = ("gd", "momentum")
 RATES = (0.03, 0.07, 0.1)
 
 
@@ -36,17 +37,23 @@ def swings(kind: str, rate: float) -> dict[str, Any]:
     return {"crossings": crossings, "after_5": farthest(5), "after_60": farthest(60)}
 
 
+def ends(runs: dict[str, Any]) -> dict[str, float]:
+    return {kind: abs(round(runs[label]["loss"][-1], 4)) for kind, label in LABELS.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=RESULTS / "oscillation.json")
     args = parser.parse_args()
-    ravine = {f"rate_{rate}".replace(".", "_"): {kind: swings(kind, rate) for kind in LABELS} for rate in RATES}
-    spirals = {}
+    ravine = {f"rate_{rate}".replace(".", "_"): {kind: swings(kind, rate) for kind in SWINGING} for rate in RATES}
+    plateau, spirals = {}, {}
     for seed in args.seeds:
-        runs = race(seed)["network"]["runs"]
-        spirals[f"seed_{seed}"] = {kind: round(runs[label]["loss"][-1], 4) for kind, label in LABELS.items()}
-    results = {"what": "momentum beside gradient descent", "ravine": ravine, "spirals": spirals}
+        raced = race(seed)
+        plateau[f"seed_{seed}"] = ends(raced["surfaces"]["plateau"]["runs"])
+        spirals[f"seed_{seed}"] = ends(raced["network"]["runs"])
+    what = "momentum and SGD beside gradient descent"
+    results = {"what": what, "ravine": ravine, "plateau": plateau, "spirals": spirals}
     record({**results, **stamp("python benchmarks/oscillation.py")}, args.out)
 
 
