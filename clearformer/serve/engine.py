@@ -272,7 +272,7 @@ class Engine:
         ticket = text.ticket
         if ticket.first_token is None:
             ticket.first_token = time.monotonic()
-        n_new = sum(token is not None for token in progress.tokens)
+        n_new = text.count(sum(token is not None for token in progress.tokens))
         ticket.n_generated += n_new
         self.totals.generated_tokens += n_new
         if not text.is_heard:

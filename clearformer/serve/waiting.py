@@ -34,6 +34,8 @@ class Text:
     heard: list[GeneratedText] = field(default_factory=list)  # the text of each sequence
     n_heard: list[int] = field(default_factory=list)  # the tokens of each sequence
     n_again: list[int] = field(default_factory=list)  # tokens that the client knows, since the text started again
+    n_generated: int = 0  # tokens since it started, the last time
+    n_counted: int = 0
 
     @property
     def sequences(self) -> Any:
@@ -59,6 +61,14 @@ class Text:
         self.kind, self.tables = None, None
         known = self.n_again or [0] * len(self.n_heard)  # it may start again twice
         self.n_again, self.n_heard = list(map(max, known, self.n_heard)), [0] * len(self.n_heard)
+        self.n_generated = 0
+
+    def count(self, n_generated: int) -> int:
+        """Count the tokens of a step; returns how many of them were not generated before the text started again."""
+        self.n_generated += n_generated
+        n_new = max(0, self.n_generated - self.n_counted)
+        self.n_counted += n_new
+        return n_new
 
     def hear(self, progress: Progress, top: Callable[[], list[Top]]) -> tuple[list[Event], list[int]]:
         """Return the events of a step, and the sequences that contain a stop string."""

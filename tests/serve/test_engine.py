@@ -340,6 +340,7 @@ def test_an_error_in_one_request_fails_that_request_alone(engine_of: Any, name: 
             *events, answer = ticket
             assert comparable([answer.results]) == comparable(expected[text])
             assert "".join(event.text for event in events) == answer.results[0].text  # nothing twice
+            assert ticket.n_generated == sum(isinstance(event, Token) for event in events)
     assert {ticket.error is None for ticket in tickets.values()} == {True, False}
 
 
