@@ -473,12 +473,12 @@ def test_deadlines_end_work_that_waits_and_work_in_progress(engine_of: Any) -> N
     step = handle.model.step
 
     def slow_step(tokens: Tensor, state: Any) -> Any:
-        time.sleep(0.01)
+        time.sleep(0.02)
         return step(tokens, state)
 
     handle.model.step = slow_step
-    work = Translate(TEXTS[1:2], settings={"beam": 1, "min_length": 40, "max_extra": 50})
-    running, waiting = engine.submit(work, timeout=0.1), engine.submit(work, timeout=0.1)
+    work = Translate(TEXTS[1:2], settings={"beam": 1, "min_length": 40, "max_extra": 50})  # at least 0.8 s
+    running, waiting = engine.submit(work, timeout=0.5), engine.submit(work, timeout=0.2)
     patient = engine.submit(Translate(["a"], settings={"beam": 1}), timeout=20)
     for ticket in (running, waiting):
         with pytest.raises(Expired):
