@@ -8,7 +8,9 @@ has a process of its own, because two pools of threads in one process take each 
 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
     one_thread      the same with one thread of torch instead of one per core
-    engine          the clients are threads; texts join and leave one running batch
+    engine          the clients are threads; texts join and leave running batches, in as many processes as
+                    `clearformer serve` starts for the model
+    one_process     the same with one batch, in the process of the clients
     single          the same clients and a part of the texts, but the engine decodes one text at a time
 
 The result is the median of the repeats, in tokens of the best hypotheses per second; the engine is compared with the
@@ -27,17 +29,21 @@ from pathlib import Path
 from threading import Lock, Thread
 
 import torch
+from process_tree import cpu_seconds, memory_mb
 from provenance import RESULTS, record, stamp
 
 import clearformer
 from clearformer.bundled import corpus
-from clearformer.memory import keep_freed_memory, peak_mb
+from clearformer.loading.folder import DEFAULT, find
+from clearformer.loading.open import open_model
+from clearformer.memory import keep_freed_memory
 from clearformer.serve.engine import Engine
+from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Room
 from clearformer.serve.work import Translate
 
 BEAMS = (1, 1, 2, 3, 4, 5)
-CONTESTANTS = ("offline", "one_thread", "engine", "single")
+CONTESTANTS = ("offline", "one_thread", "engine", "one_process", "single")
 
 
 def mixed_texts(n, seed=0):
@@ -83,6 +89,16 @@ def n_tokens(answers):
     return sum(len(answer.tokens) + 1 for answer in answers.values())
 
 
+def start_engine(device, room, has_workers):
+    """Start an engine, and wait for its worker processes, if it has any."""
+    opener = Opener(find(DEFAULT), device, open_model) if has_workers else None
+    engine = Engine(clearformer.load(device=device), room=room, opener=opener)
+    crew = engine.served.crew
+    while crew is not None and not all(member.is_ready for member in crew.members):
+        time.sleep(0.1)
+    return engine
+
+
 def compete(arguments):
     """Measure one contestant in this process, and print what the others are compared with."""
     keep_freed_memory()  # as the commands do
@@ -92,22 +108,24 @@ def compete(arguments):
         torch.set_num_threads(1 if arguments.only == "one_thread" else torch.get_num_threads())
         work = lambda: (offline(translator, texts, beams), [])  # noqa: E731
     else:
-        room, n = (None, len(texts)) if arguments.only == "engine" else (Room(rows=1), arguments.singles)
-        with ThreadPoolExecutor(1) as opener:  # a thread that ends, as in the server: OpenMP keeps threads for each
-            engine = opener.submit(lambda: Engine(clearformer.load(device=arguments.device), room=room)).result()
+        room, n = (Room(rows=1), arguments.singles) if arguments.only == "single" else (None, len(texts))
+        with ThreadPoolExecutor(1) as starter:  # a thread that ends, as in the server: OpenMP keeps threads for each
+            engine = starter.submit(start_engine, arguments.device, room, arguments.only == "engine").result()
         work = lambda: served(engine, texts[:n], beams, arguments.clients)  # noqa: E731
     rates, by_cpu, seconds, texts_of = [], [], [], []
     for turn in range(arguments.repeats + 1):
-        started, cpu_started = time.perf_counter(), time.process_time()
+        started, cpu_started = time.perf_counter(), cpu_seconds()
         answers, latencies = work()
-        wall, used = time.perf_counter() - started, time.process_time() - cpu_started
+        wall, used = time.perf_counter() - started, cpu_seconds() - cpu_started
         if turn > 0:  # the first is a warm-up
             rates.append(n_tokens(answers) / wall)
             by_cpu.append(n_tokens(answers) / used)
             seconds += latencies
             texts_of.append({row: answer.tokens for row, answer in answers.items()})
     result = {"rate": statistics.median(rates), "by_cpu": statistics.median(by_cpu)}
-    json.dump({**result, "seconds": sorted(seconds), "answers": texts_of, "peak_mb": peak_mb()}, sys.stdout)
+    json.dump(
+        {**result, "seconds": sorted(seconds), "answers": texts_of, "peak_mb": memory_mb(name="VmHWM")}, sys.stdout
+    )
 
 
 def differences(outcomes):
@@ -115,7 +133,7 @@ def differences(outcomes):
     expected = outcomes["offline"]["answers"][0]
     pairs = [
         (tokens, expected[row])
-        for name in ("engine", "single")
+        for name in ("engine", "one_process", "single")
         for answers in outcomes[name]["answers"]
         for row, tokens in answers.items()
     ]

@@ -13,8 +13,8 @@ sentences, with a beam of 1 to 5; greedy ones are streamed. Every answer is comp
     bare        the clients together, and a loop of `generate` of transformers behind FastAPI (bare_generate.py), on
                 the same weights, with as many threads; its beams are not streamed, and neither are greedy searches
 
-Throughput is in tokens of the best hypotheses per second. `memory_mb` is the resident set of the server after its first
-answer, at its peak and at the end. A language model instead of a translator continues the texts.
+Throughput is in tokens of the best hypotheses per second. `memory_mb` is the resident set of the server and its worker
+processes after its first answer, at its peak and at the end. A language model instead of a translator continues texts.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from process_tree import memory_mb
 from provenance import RESULTS, record, stamp
 from serve_engine import mixed_texts, offline
 
@@ -58,11 +59,6 @@ def process(*words):
         finally:
             one.terminate()
             one.communicate(timeout=60)
-
-
-def memory_mb(process, name="VmRSS"):
-    """Return the resident set of a process now, or with VmHWM at its peak."""
-    return round(int(re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[1]) / 1024)
 
 
 def requests_for(handle, texts, beams, is_streamed=True):
@@ -145,10 +141,14 @@ def measure(arguments):
     result = {"offline_tokens_per_second": {name: round(rate) for name, rate in rates.items()}}
     with process(*serve_words(arguments)) as (server, url):
         ask(url, requests, 1, 0.01)
-        start = memory_mb(server)
+        start = memory_mb(server.pid)
         ask(url, requests, arguments.clients, 3)  # a warm-up
         result["served"] = summary(ask(url, requests, arguments.clients, arguments.seconds), expected, beams)
-        result["served"]["memory_mb"] = {"start": start, "peak": memory_mb(server, "VmHWM"), "end": memory_mb(server)}
+        result["served"]["memory_mb"] = {
+            "start": start,
+            "peak": memory_mb(server.pid, "VmHWM"),
+            "end": memory_mb(server.pid),
+        }
         result["one_client"] = summary(ask(url, requests, 1, arguments.seconds / 4), expected, beams)
     if arguments.model == DEFAULT:
         result["bare"] = bare(arguments, requests_for(handle, texts, beams, is_streamed=False), expected, beams)
@@ -168,7 +168,7 @@ def bare(arguments, requests, expected, beams):
         with process(*words) as (server, url):
             ask(url, requests, 1, 0.01)
             outcome = summary(ask(url, requests, arguments.clients, arguments.seconds / 2), expected, beams)
-            return {**outcome, "memory_mb": {"peak": memory_mb(server, "VmHWM")}}
+            return {**outcome, "memory_mb": {"peak": memory_mb(server.pid, "VmHWM")}}
 
 
 def soak(arguments):
@@ -179,15 +179,15 @@ def soak(arguments):
     minutes, answers, errors, different = [], 0, 0, 0
     with process(*serve_words(arguments)) as (server, url):
         ask(url, requests, 1, 0.01)
-        start = memory_mb(server)
+        start = memory_mb(server.pid)
         for _ in range(arguments.minutes):
             seen = summary(ask(url, requests, arguments.clients, 60), expected, beams)
-            minutes.append(memory_mb(server))
+            minutes.append(memory_mb(server.pid))
             answers, errors, different = (
                 total + seen[name]
                 for total, name in ((answers, "answers"), (errors, "errors"), (different, "different"))
             )
-        peak = memory_mb(server, "VmHWM")
+        peak = memory_mb(server.pid, "VmHWM")
     growth = round(minutes[-1] - minutes[0]) if len(minutes) > 1 else None
     totals = {"answers": answers, "errors": errors, "different": different}
     return {**totals, "memory_mb": {"start": start, "by_minute": minutes, "peak": peak}, "growth_mb": growth}

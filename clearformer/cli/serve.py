@@ -59,6 +59,16 @@ def serve(
             "File with a key that every request needs, or several, one per line.", "FILE", show_default="no key"
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        server_option(
+            "Processes that decode each model on a CPU; 0 for none but the server's own.",
+            "N",
+            min=0,
+            max=256,
+            show_default="one per core for small models, at most 8",
+        ),
+    ] = None,
     drain_seconds: Annotated[
         float, server_option("Time to answer accepted requests after SIGTERM or Ctrl-C.", "S", min=0)
     ] = 30.0,
@@ -110,6 +120,7 @@ def serve(
         api_key_file,
         device,
         limits,
+        workers,
         drain_seconds,
         log_texts,
         mount=studio_pages(),

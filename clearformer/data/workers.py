@@ -108,12 +108,15 @@ def stopped() -> MachineError:
     )
 
 
-def start(connection: Connection) -> subprocess.Popen:
-    """Start a process that runs `serve`, in a session of its own: Ctrl-C interrupts only the process that waits."""
+def start(connection: Connection, module: str = __name__, **variables: str) -> subprocess.Popen:
+    """Start a process that runs `serve` of a module, in a session of its own: Ctrl-C interrupts only this process.
+
+    `variables` are added to its environment.
+    """
     handle = connection.fileno()
-    code = f"from clearformer.data.workers import serve; serve({handle})"
+    code = f"from {module} import serve; serve({handle})"
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-    environment = {**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
+    environment = {**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", **variables}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", code], env=environment, pass_fds=(handle,), start_new_session=True
     )

@@ -9,13 +9,16 @@
 
 Work is planned in the thread of the client (work.py): settings are checked and texts tokenised there, so that mistakes
 are raised by `submit`. An error of one text reaches its ticket only, and the thread goes on.
+
+With an opener, small models on a CPU are decoded by several processes (crew.py). Texts that need
+every step here, with `stop` or `top`, stay with the thread, and so do all while no process is ready.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Condition, Lock, Thread
+from dataclasses import dataclass, replace
+from threading import Condition, Lock, RLock, Thread
 from typing import Any
 
 import torch
@@ -28,14 +31,18 @@ from clearformer.generation.open_tables import Tables
 from clearformer.handles.handle import Handle, count_parameters
 from clearformer.layers.row_choice import rows_choose
 from clearformer.memory import is_out_of_memory
+from clearformer.serve.crew import Crew, workers_for
+from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.ticket import Ticket, wake
 from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import Answer, Busy, Closing, Expired, NoMemory, TooLarge, Top, Work
+from clearformer.serve.worker import LAST, Again, Failed, Finished, Heard
 from clearformer.threads import most_threads, use_threads
 from clearformer.wording import count
 
 STUCK_SECONDS = 30.0
+LOOK_SECONDS = 0.1  # between two looks at the deadlines of texts that others decode
 
 
 @dataclass
@@ -54,8 +61,10 @@ class Served:
     """A model with its adapters by name, as `open_with_adapters` returns them (loading/adapters.py).
 
     `footprint` is None if the model does not generate, or if its texts cannot join and leave a batch. `tables` is None
-    if its steps cannot be recorded.
+    if its steps cannot be recorded. `crew` are the worker processes that decode it, if there are any.
     """
+
+    crew: Crew | None = None
 
     def __init__(self, handle: Handle, adapters: Mapping[str, Handle]) -> None:
         self.handle, self.adapters = handle, dict(adapters)
@@ -77,7 +86,8 @@ class Served:
 class Engine:
     """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it.
 
-    `threads` is the number of threads of torch for large steps; small ones take one (threads.py).
+    `threads` is the number of threads of torch for large steps; small ones take one (threads.py). `opener` lets
+    worker processes open the model. There are `n_workers`, by default as many as suit its size; none without an opener.
     """
 
     def __init__(
@@ -87,18 +97,37 @@ class Engine:
         room: Room | None = None,
         max_waiting: int = 1024,
         threads: int | None = None,
+        opener: Opener | None = None,
+        n_workers: int | None = None,
     ) -> None:
-        self.served, self.max_waiting = Served(handle, adapters or {}), max_waiting
+        self.max_waiting, self.n_workers = max_waiting, n_workers
         self.room = room or Room.of(handle.device)
         self.waiting, self.scheduler, self.totals = Waiting(), Scheduler(self.room, self), Totals()
         self.threads = threads or most_threads()
         self.touched: set[Ticket] = set()  # with new events
-        self.changed, self.visitor = Condition(), Lock()
-        self.n_visitors, self.is_turning = 0, False
+        self.changed, self.visitor, self.telling = Condition(), Lock(), RLock()
+        self.n_visitors, self.is_turning, self.is_due = 0, False, False
+        self.crews: list[Crew] = []  # the last one decodes new texts, earlier ones finish theirs
         self.is_closing = self.is_ending = False
         self.progress = time.monotonic()  # when the last step ended, or work came after a pause
+        self.served = self.serve(handle, adapters, opener)
         self.thread = Thread(target=self.run, name=f"engine of {handle.name}", daemon=True)
         self.thread.start()
+
+    def serve(
+        self,
+        handle: Handle,
+        adapters: Mapping[str, Handle] | None,
+        opener: Opener | None,
+    ) -> Served:
+        """Return what is served from now on, with worker processes if they suit it."""
+        served, most = Served(handle, adapters or {}), most_threads()
+        n = workers_for(served.n_weights, most) if self.n_workers is None else self.n_workers
+        if n and opener is not None and served.footprint is not None and handle.device.type == "cpu":
+            room = replace(self.room, bytes=self.room.bytes // (n + 1))
+            served.crew = Crew(opener, n, room, self)
+            self.crews = [*(crew for crew in self.crews if crew.thread.is_alive()), served.crew]
+        return served
 
     # For clients, in any thread
 
@@ -111,14 +140,25 @@ class Engine:
         return len(self.waiting)
 
     @property
+    def n_elsewhere(self) -> int:
+        """The number of texts that worker processes decode."""
+        return sum(map(len, list(self.crews)))
+
+    @property
     def n_running(self) -> int:
-        return self.scheduler.n_texts
+        return self.scheduler.n_texts + self.n_elsewhere
+
+    @property
+    def workers(self) -> list[int]:
+        """The ids of the processes that decode, without this one."""
+        return [process.pid for crew in list(self.crews) for process in crew.processes if process.poll() is None]
 
     @property
     def is_stuck(self) -> bool:
         """Whether there is work, but no step has ended for 30 seconds, or the thread has died."""
-        has_work = bool(self.is_turning or self.n_waiting or self.n_running)
+        has_work = bool(self.is_turning or self.n_waiting or self.scheduler.n_texts)
         is_late = has_work and time.monotonic() - self.progress > STUCK_SECONDS
+        is_late = is_late or any(crew.is_stuck for crew in list(self.crews))
         return is_late or not (self.thread.is_alive() or self.is_closing)
 
     def submit(self, work: Work, timeout: float | None = None) -> Ticket:
@@ -144,6 +184,7 @@ class Engine:
             if not self.n_running and not n:
                 self.progress = time.monotonic()
             self.waiting.add(texts)
+            self.is_due = True
             self.changed.notify_all()
         return ticket
 
@@ -161,15 +202,24 @@ class Engine:
                 f"a text may need {need:,.0f} MB of caches, but the engine has {have:,.0f} MB",
                 "send a shorter text, or ask for fewer tokens or hypotheses",
             )
+        if served.crew is not None and served.crew.suits(text):
+            text.crew = served.crew
 
     def seconds_to_wait(self, n: int) -> float:
         """Guess in how many seconds a tenth of n texts will have left the queue."""
         each = self.totals.seconds / max(1, self.totals.texts)
         return min(60.0, max(1.0, 0.1 * n * each))
 
-    def swap(self, handle: Handle, adapters: Mapping[str, Handle] | None = None) -> None:
+    def swap(
+        self,
+        handle: Handle,
+        adapters: Mapping[str, Handle] | None = None,
+        opener: Opener | None = None,
+    ) -> None:
         """Use another handle for work submitted from now on. Earlier work is finished with the old one."""
-        self.served = Served(handle, adapters or {})
+        old, self.served = self.served, self.serve(handle, adapters, opener)
+        if old.crew is not None:
+            old.crew.retire()
 
     @contextmanager
     def paused(self) -> Iterator[Handle]:
@@ -203,6 +253,7 @@ class Engine:
 
     def notify(self) -> None:
         with self.changed:
+            self.is_due = True
             self.changed.notify_all()
 
     # The thread
@@ -217,8 +268,7 @@ class Engine:
                 for text in self.scheduler.clear():
                     self.failed(text, error)
             finally:
-                wake(self.touched)
-                self.touched.clear()
+                self.wake()
                 self.progress = time.monotonic()
                 self.totals.steps += 1
                 self.totals.seconds += self.progress - before
@@ -226,36 +276,60 @@ class Engine:
                     self.is_turning = False
                     if self.n_visitors:
                         self.changed.notify_all()
-        for text in [*self.scheduler.clear(), *self.waiting.clear()]:
+        elsewhere = [text for crew in self.crews for text in crew.close()]
+        for text in [*self.scheduler.clear(), *self.waiting.clear(), *elsewhere]:
             self.failed(text, stopped_early())
 
     def await_work(self) -> bool:
-        """Wait until there is something to do and no visitor; returns whether the thread goes on."""
+        """Wait until there is something to do and no visitor; returns whether the thread goes on.
+
+        That is a text in progress here, or news: what waits for worker processes, or is decoded there, needs no turn.
+        """
         with self.changed:
             while True:
-                has_work = bool(self.n_waiting or self.n_running)
-                if self.is_ending or (self.is_closing and not has_work):
+                is_idle = not (self.n_waiting or self.n_running)
+                if self.is_ending or (self.is_closing and is_idle):
                     return False
-                if has_work and not self.n_visitors:
-                    self.is_turning = True
+                if (self.scheduler.n_texts or (self.is_due and not is_idle)) and not self.n_visitors:
+                    self.is_turning, self.is_due = True, False
                     return True
-                self.changed.wait()
+                if not self.changed.wait(None if is_idle else LOOK_SECONDS):
+                    self.is_due = True
 
     def turn(self) -> None:
         now = time.monotonic()
         with self.changed:
-            for ticket in {*(text.ticket for text in self.scheduler), *self.waiting.tickets()}:
+            elsewhere = [text for crew in self.crews for text in crew.texts]
+            for ticket in {*(text.ticket for text in (*self.scheduler, *elsewhere)), *self.waiting.tickets()}:
                 if ticket.deadline is not None and now > ticket.deadline:
                     ticket.fail(Expired("the request took too long", "send less at a time, or allow more time"))
             self.waiting.drop_done()
-            new = list(self.scheduler.admit(self.waiting))
+            for crew in self.crews:
+                crew.drop_done()
+            new = list(self.admit(now))
+        for crew in self.crews:
+            crew.send()
         work = [*self.scheduler, *new]
-        use_threads(self.served.n_weights, sum(text.n_rows for text in work), self.threads)
+        use_threads(self.served.n_weights, sum(text.n_rows for text in work), 1 if elsewhere else self.threads)
         for text in new:
             text.ticket.started = text.ticket.started or now
             if not text.joins:
                 self.answer_alone(text)
         self.scheduler.turn(text for text in new if text.joins)
+
+    def admit(self, now: float) -> Iterator[Text]:
+        """Remove the texts from the queue for which there is room, in turn: here, or in a worker process."""
+        while (text := self.waiting.first()) is not None:
+            if text.is_for_crew:
+                if not text.crew.take(text):
+                    return
+                self.waiting.pop()
+                text.ticket.started = text.ticket.started or now
+            else:
+                here = list(self.scheduler.admit(self.waiting))
+                if not here:
+                    return
+                yield from here
 
     def answer_alone(self, text: Text) -> None:
         """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""
@@ -266,23 +340,34 @@ class Engine:
         except Exception as error:
             self.failed(text, error)
 
+    def wake(self) -> None:
+        """Wake the readers of tickets with new events."""
+        with self.telling:
+            touched, self.touched = self.touched, set()
+        wake(touched)
+
     # What the scheduler tells
 
     def heard(self, text: Text, progress: Progress, top: Callable[[], list[Top]]) -> list[int]:
         ticket = text.ticket
         if ticket.first_token is None:
             ticket.first_token = time.monotonic()
-        n_new = text.count(sum(token is not None for token in progress.tokens))
-        ticket.n_generated += n_new
-        self.totals.generated_tokens += n_new
+        self.count(text, sum(token is not None for token in progress.tokens))
         if not text.is_heard:
             return []
         events, stopped = text.hear(progress, top)
         for event in events:
             ticket.put(event)
         if events:
-            self.touched.add(ticket)
+            with self.telling:
+                self.touched.add(ticket)
         return stopped
+
+    def count(self, text: Text, n_generated: int) -> None:
+        n_new = text.count(n_generated)
+        text.ticket.n_generated += n_new
+        with self.telling:
+            self.totals.generated_tokens += n_new
 
     def finished(self, text: Text, hypotheses: list[Hypothesis]) -> None:
         ticket = text.ticket
@@ -294,14 +379,52 @@ class Engine:
         if text.sequences is not None and text.sequences.is_beam:
             n_new = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses[: len(results)])
             ticket.n_generated += n_new
-            self.totals.generated_tokens += n_new
-        self.totals.texts += 1
+            with self.telling:
+                self.totals.generated_tokens += n_new
         ticket.put(Answer(text.index, results))
-        self.touched.add(ticket)
+        with self.telling:
+            self.totals.texts += 1
+            self.touched.add(ticket)
 
     def failed(self, text: Text, error: Exception) -> None:
-        self.totals.errors += 1
+        with self.telling:
+            self.totals.errors += 1
         text.ticket.fail(lack_of_memory() if is_out_of_memory(error) else error)
+
+    # What worker processes tell, in the thread of the crew
+
+    def heard_from(self, crew: Crew, messages: list[tuple[Text, Any]]) -> None:
+        for text, message in messages:
+            match message:
+                case Heard(_, progress) if progress is not None:
+                    self.heard(text, progress, list)
+                case Heard():
+                    text.ticket.first_token = text.ticket.first_token or time.monotonic()
+                case Again():
+                    text.restart()
+                case Finished(_, hypotheses, n_generated):
+                    if not text.is_heard:
+                        self.count(text, n_generated)
+                    self.finished(text, hypotheses)
+                case Failed(_, error):
+                    self.failed(text, error)
+        self.wake()
+        if not messages or any(isinstance(message, LAST) for _, message in messages):
+            self.notify()  # there is room
+        self.progress = time.monotonic()
+
+    def lost(self, crew: Crew, texts: list[Text]) -> None:
+        again = []
+        for text in texts:
+            text.n_lost += 1
+            text.restart()
+            if text.n_lost > 1:
+                self.failed(text, NoMemory("the process that decoded this request ended twice", "send less at a time"))
+            else:
+                again.append(text)
+        with self.changed:
+            self.waiting.add_again(again)
+        self.notify()
 
 
 def stopped_early() -> Closing:

@@ -20,6 +20,12 @@ def add_gauges(metrics: Metrics, store: Store, traffic: Traffic) -> None:
     metrics.add_gauge(
         "engine_is_stuck", "1 if work makes no progress.", of_models(lambda opened: float(opened.engine.is_stuck))
     )
+    metrics.add_gauge("num_workers", "Processes that decode.", of_models(lambda opened: len(opened.engine.workers)))
+    metrics.add_gauge(
+        "worker_resident_memory_bytes",
+        "Memory of the processes that decode.",
+        of_models(lambda opened: sum(map(resident_memory, opened.engine.workers))),
+    )
     metrics.add_gauge("http_requests_active", "Requests that are being answered.", lambda: {(): traffic.active})
     metrics.add_gauge("resident_memory_bytes", "Memory of the process.", lambda: {(): resident_memory()})
     metrics.add_gauge("peak_memory_bytes", "Highest memory of the process.", lambda: {(): peak_mb() * 1e6})

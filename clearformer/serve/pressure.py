@@ -52,9 +52,9 @@ class Pressure:
             raise Refused(503, "the server has too little free memory", "try again later", "memory", None, later(5))
 
 
-def resident_memory() -> int:
-    """Return the bytes of memory that this process has; 0 if this system does not tell."""
+def resident_memory(process: int | str = "self") -> int:
+    """Return the bytes of memory that a process has; 0 if it has ended, or if this system does not tell."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0

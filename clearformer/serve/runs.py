@@ -32,7 +32,8 @@ from clearformer.errors import ClearformerError, ConfigError, DataError, suggest
 from clearformer.lens.histograms import histograms_of_run
 from clearformer.loading.folder import read_recipe
 from clearformer.serve.answers import STREAM_HEADERS, JSONText, event
-from clearformer.serve.store import Stamp, architecture_of, changed_at, problem_of, stamp_of
+from clearformer.serve.opener import Stamp, stamp_of
+from clearformer.serve.store import architecture_of, changed_at, problem_of
 
 LIVE_SECONDS = 120  # since the last record of a run that has not ended
 POLL_SECONDS = 0.5

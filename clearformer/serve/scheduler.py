@@ -144,7 +144,7 @@ class Scheduler:
         n_joining = min(len(waiting), self.room.rows - n_running)
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
         waits = n_joining < n_running // COMPANY and self.patience > 0
-        while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None:
+        while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None and not text.is_for_crew:
             if text.joins:
                 if waits:
                     return

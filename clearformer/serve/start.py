@@ -40,12 +40,17 @@ def start(
     key_file: Path | None = None,
     device: str = "cpu",
     limits: Limits | None = None,
+    workers: int | None = None,
     drain_seconds: float = 30.0,
     has_texts: bool = False,
     mount: Callable[[Any], Any] = lambda app: app,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. `mount` adds pages to the application; `say` receives what to type next."""
+    """Serve until SIGTERM or Ctrl-C.
+
+    `workers` is the number of processes per model, as in `Store`. `mount` adds pages to the application; `say` receives
+    what to type next.
+    """
     try:
         from clearformer.serve.server import Server, listen, prepare
     except ModuleNotFoundError as error:
@@ -59,7 +64,7 @@ def start(
         hint = "create one: (umask 077; openssl rand -hex 24 > key.txt), then add --api-key-file key.txt"
         raise ConfigError(f"--host {host} is open to other machines and needs a key", hint)
     limits = limits or Limits()
-    store = Store(models, runs, device, limits.queue, open_packed, adapters)
+    store = Store(models, runs, device, limits.queue, open_packed, adapters, workers)
     logs = Logs(sys.stderr, has_texts)
     app = mount(create_app(store, keys, LOOPBACK if is_local and not keys else None, limits, logs))
     with listen(host, port) as listener:

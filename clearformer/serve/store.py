@@ -26,19 +26,18 @@ from clearformer.handles.translator import Translator, refuse_to_cut
 from clearformer.lens.patches import zero_heads
 from clearformer.lens.points import points
 from clearformer.lens.session import Lens, Patch
-from clearformer.loading.adapters import open_with_adapters
 from clearformer.loading.folder import DEFAULT, find, read_recipe, task_of
-from clearformer.loading.open import handle_of, located, open_model
+from clearformer.loading.open import located, open_model
 from clearformer.recipe import Recipe
 from clearformer.serve.engine import Engine
 from clearformer.serve.limits import Limits
+from clearformer.serve.opener import Opener
 from clearformer.tasks.task import Pretrained
 from clearformer.threads import use_few_threads
 
 MOST_OPEN = 4  # models in memory; the one opened first is closed for a fifth
 DEPTH = 3  # folders below --runs
 CLOSE_SECONDS = 600.0  # for the work of a model that is closed for another one
-Stamp = tuple[int, int, int]
 
 
 class Adapter(NamedTuple):
@@ -52,11 +51,11 @@ class Adapter(NamedTuple):
 class Opened:
     """A model in memory with its engine. `problem` says why its folder could not be read again.
 
-    `stamp` identifies the files that it was read from, those of its adapters included.
+    `opener` has the stamps of the files that it was read from, those of its adapters included.
     """
 
     handle: Handle
-    stamp: tuple[Stamp | None, ...]
+    opener: Opener
     engine: Engine
     problem: str | None = None
     loading: Any = field(default_factory=Lock)
@@ -101,10 +100,13 @@ class Store:
         queue: int = Limits.queue,
         read: Callable[[Path, str], Pretrained] = open_model,
         adapters: Mapping[str, str | Path] | None = None,
+        workers: int | None = 0,
     ) -> None:
         """`read` opens a folder on a device: by default with the weights as they are, so that a lens sees the same
-        numbers as the commands; or packed, which is faster and rounds differently."""
+        numbers as the commands; or packed, which is faster and rounds differently. `workers` is the number of processes
+        that decode each model, None for as many as suit its size."""
         self.runs, self.device, self.queue, self.read = None if runs is None else Path(runs), device, queue, read
+        self.workers = workers
         if self.runs is not None and not self.runs.is_dir():
             raise CheckpointError(f"there is no folder {self.runs}", "give a folder with run folders, such as runs/")
         self.given: dict[str, Path] = {}
@@ -202,12 +204,13 @@ class Store:
     def adapters_of(self, name: str) -> dict[str, Path]:
         return {adapter: path for adapter, (base, path) in self.adapters.items() if base == name}
 
-    def stamps(self, name: str, path: Path) -> tuple[Stamp | None, ...]:
-        return tuple(stamp_of(RunFolder(one).model) for one in (path, *self.adapters_of(name).values()))
+    def opener(self, name: str, path: Path) -> Opener:
+        return Opener(path, self.device, self.read, self.adapters_of(name))
 
     def is_changed(self, opened: Opened, name: str, path: Path) -> bool:
         """Whether a file is not the one that was read. A file that is gone does not count."""
-        return any(new not in (None, old) for new, old in zip(self.stamps(name, path), opened.stamp))
+        stamps = self.opener(name, path).stamps
+        return any(new not in (None, old) for new, old in zip(stamps, opened.opener.stamps))
 
     def open_now(self, name: str | None) -> Opened | None:
         """Return a model if it is in memory and up to date, without waiting."""
@@ -216,31 +219,29 @@ class Store:
         return None if opened is None or self.is_changed(opened, name, path) else opened
 
     def open_first(self, name: str, path: Path) -> Opened:
-        stamp, (handle, adapters) = self.stamps(name, path), self.load(name, path)
+        opener = self.opener(name, path)
+        handle, adapters = self.load(opener)
         with self.lock:
             while len(self.opened) >= max(MOST_OPEN, len(self.given)):
                 oldest = next(known for known in self.opened if known not in self.given)
                 Thread(target=self.opened.pop(oldest).engine.close, args=[CLOSE_SECONDS], daemon=True).start()
-            opened = self.opened[name] = Opened(handle, stamp, Engine(handle, adapters, max_waiting=self.queue))
+            engine = Engine(handle, adapters, max_waiting=self.queue, opener=opener, n_workers=self.workers)
+            opened = self.opened[name] = Opened(handle, opener, engine)
         return opened
 
     def open_again(self, opened: Opened, name: str, path: Path) -> None:
-        opened.stamp = self.stamps(name, path)
+        opener = opened.opener = self.opener(name, path)
         try:
-            handle, adapters = self.load(name, path)
+            handle, adapters = self.load(opener)
         except (ClearformerError, OSError, ValueError) as error:
             opened.problem = problem_of(error, path)
             return
-        opened.engine.swap(handle, adapters)
+        opened.engine.swap(handle, adapters, opener)
         opened.handle, opened.problem = handle, None
 
-    def load(self, name: str, path: Path) -> tuple[Handle, dict[str, Handle]]:
+    def load(self, opener: Opener) -> tuple[Handle, dict[str, Handle]]:
         """Return the handle of a model, and the handles of its adapters."""
-        adapters: dict[str, Handle] = {}
-        if folders := self.adapters_of(name):
-            handle, adapters = open_with_adapters(path, folders, self.device)
-        else:
-            handle = handle_of(self.read(path, self.device))
+        handle, adapters = opener.open()
         use_few_threads(handle.model, 1)
         for one in (handle, *adapters.values()):
             if isinstance(one, Translator):
@@ -292,12 +293,3 @@ def changed_at(folder: Path) -> float:
         except OSError:
             continue
     return 0.0
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """Return what changes whenever a file is written again; None if there is no file."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

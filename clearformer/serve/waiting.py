@@ -36,6 +36,8 @@ class Text:
     n_again: list[int] = field(default_factory=list)  # tokens that the client knows, since the text started again
     n_generated: int = 0  # tokens since it started, the last time
     n_counted: int = 0
+    crew: Any = None  # the worker processes that can decode it (crew.py), or None
+    n_lost: int = 0  # worker processes that ended while they decoded it
 
     @property
     def sequences(self) -> Any:
@@ -45,6 +47,11 @@ class Text:
     def joins(self) -> bool:
         """Whether it joins a batch: not a Call, an empty text, or a text of a model whose state is not ours."""
         return self.sequences is not None and not self.is_alone
+
+    @property
+    def is_for_crew(self) -> bool:
+        """Whether a worker process decodes it."""
+        return self.crew is not None and self.crew.is_ready
 
     @property
     def n_rows(self) -> int:
@@ -121,6 +128,12 @@ class Waiting:
         if texts:
             self.requests.append(deque(texts))
             self.n += len(texts)
+
+    def add_again(self, texts: list[Text]) -> None:
+        """Let texts wait again, before all others."""
+        for text in reversed(texts):
+            self.requests.appendleft(deque([text]))
+        self.n += len(texts)
 
     def tickets(self) -> list[Ticket]:
         return [request[0].ticket for request in self.requests]

@@ -256,6 +256,12 @@ class Process:
         return self.process.returncode, errors
 
 
+def children(process: int) -> list[str]:
+    """The processes that a process has started."""
+    paths = Path(f"/proc/{process}/task").glob("*/children")
+    return [child for path in paths for child in path.read_text().split()]
+
+
 @pytest.fixture
 def process() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
@@ -270,9 +276,10 @@ def process() -> Iterator[Callable[..., Process]]:
         one.process.communicate()
 
 
-def test_sigterm_under_load_loses_no_accepted_request(process: Callable[..., Process]) -> None:
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_sigterm_under_load_loses_no_accepted_request(process: Callable[..., Process], n_workers: int) -> None:
     """And what the command prints works when it is pasted."""
-    server = process()
+    server = process("--workers", str(n_workers))
     printed = subprocess.run(["bash", "-c", server.line], capture_output=True, check=True).stdout
     assert json.loads(printed)["translations"][0]["translation"] == "Où est la gare ?"
     outcomes: list[Any] = []
@@ -309,12 +316,15 @@ def test_sigterm_under_load_loses_no_accepted_request(process: Callable[..., Pro
 
 @pytest.mark.slow
 def test_kill_and_restart(process: Callable[..., Process]) -> None:
-    server = process()
+    server = process("--workers", "2")
+    workers = children(server.process.pid)
+    assert len(workers) == 2
     port = server.url.rsplit(":", 1)[1]
     open_connections = [send(server.url, "/v1/translate", {"text": TEXT}) for _ in range(4)]
     assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     again = process("--port", port)
     assert again.url == server.url
+    assert eventually(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     assert httpx.post(f"{again.url}/v1/translate", json={"text": TEXT}).status_code == 200
     for connection in open_connections:
         connection.close()
