@@ -84,7 +84,11 @@ Rate = Annotated[float | None, choice_option("--lr", "X", "Peak learning rate.")
 BatchSize = Annotated[
     int | None,
     choice_option(
-        "--batch-size", "N", "Size of the batch of a step: tokens, padding included; images; or frames of sound.", min=1
+        "--batch-size",
+        "N",
+        "Size of a micro-batch, of which a step has one unless train.accumulation is set: tokens, padding included; "
+        "images; or frames of sound.",
+        min=1,
     ),
 ]
 Seed = Annotated[int | None, choice_option("--seed", "N", "Seed of all random draws.", "0", min=0)]

@@ -60,7 +60,7 @@ def plan(
 
     A step of the training runs without memory, on tensors that have only shapes, and all of its allocations and
     operations are counted. On this machine, each operation is timed once. Other devices are computed from their rates;
-    docs/plan.md has the measured accuracy. If the training does not fit, options that make it fit are shown.
+    docs/plan.md says what the estimate leaves out. If the training does not fit, options that make it fit are shown.
     """
     from clearformer.verbs.plan import costs
 

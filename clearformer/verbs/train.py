@@ -142,11 +142,11 @@ def train(
     an iterator, a DataFrame (pandas, polars), a dictionary of columns, or a Dataset (datasets, torch). The run keeps a
     copy of an object in its folder `given`.
 
-    `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per step. All
-    other `settings` are strings "table.key=value", as for --set, or a dictionary with the same keys, such as
-    {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance` adjusts the logits for the frequencies of the
-    classes (objective.prior), so that rare classes are predicted as readily as frequent ones. `exportable` chooses a
-    form of the model that Hugging Face has.
+    `epochs` may be a fraction. `batch_size` counts what train.tokens counts: tokens, frames or images per micro-batch,
+    of which a step has one unless train.accumulation is set. All other `settings` are strings "table.key=value", as for
+    --set, or a dictionary with the same keys, such as {"model.dropout": 0.1} or {"model": {"dropout": 0.1}}. `balance`
+    adjusts the logits for the frequencies of the classes (objective.prior), so that rare classes are predicted as
+    readily as frequent ones. `exportable` chooses a form of the model that Hugging Face has.
 
     `callbacks` are functions, called with each record of metrics.jsonl, {"step": 50, "kind": "train", "loss": 2.1, …},
     or loggers with the methods of clearformer.Logger.
