@@ -62,11 +62,11 @@ def serve(
     workers: Annotated[
         int | None,
         server_option(
-            "Processes that decode each model on a CPU; 0 for none but the server's own.",
+            "Processes that decode each model; 0 for none but the server's own.",
             "N",
             min=0,
             max=256,
-            show_default="one per core for small models, at most 8",
+            show_default="on a CPU, one per core for small models, at most 8",
         ),
     ] = None,
     drain_seconds: Annotated[

@@ -121,9 +121,10 @@ class Engine:
         opener: Opener | None,
     ) -> Served:
         """Return what is served from now on, with worker processes if they suit it."""
-        served, most = Served(handle, adapters or {}), most_threads()
-        n = workers_for(served.n_weights, most) if self.n_workers is None else self.n_workers
-        if n and opener is not None and served.footprint is not None and handle.device.type == "cpu":
+        served, n = Served(handle, adapters or {}), self.n_workers
+        if n is None:
+            n = workers_for(served.n_weights, most_threads()) if handle.device.type == "cpu" else 0
+        if n and opener is not None and served.footprint is not None:
             room = replace(self.room, bytes=self.room.bytes // (n + 1))
             served.crew = Crew(opener, n, room, self)
             self.crews = [*(crew for crew in self.crews if crew.thread.is_alive()), served.crew]

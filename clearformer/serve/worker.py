@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from clearformer.errors import CheckpointError, ClearformerError
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress, Sequences
+from clearformer.generation.open_tables import Tables
 from clearformer.memory import collect_rarely, keep_freed_memory
 from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.ticket import Ticket
@@ -94,8 +95,8 @@ class RemoteText(Text):
 class Worker:
     """Decodes the jobs that arrive on a connection."""
 
-    def __init__(self, connection: Connection, model: Any, room: Room) -> None:
-        self.connection, self.model = connection, model
+    def __init__(self, connection: Connection, model: Any, room: Room, has_tables: bool = False) -> None:
+        self.connection, self.model, self.tables = connection, model, Tables.of(model) if has_tables else None
         self.waiting, self.scheduler = Waiting(), Scheduler(room, self)
         self.texts: dict[int, RemoteText] = {}
         self.outbox: list[Any] = []
@@ -130,6 +131,8 @@ class Worker:
         plan = Plan(job.sequences, lambda hypotheses: [])
         work = Remote(job.number, job.stream)
         text = RemoteText(Ticket(1), work, job.number, plan, self.model, n_bytes=job.n_bytes, tell=self.outbox_add)
+        if self.tables is not None and self.tables.can_hold(job.sequences):
+            text.tables = self.tables
         self.texts[job.number] = text
         self.waiting.add([text])
 
@@ -182,6 +185,6 @@ def serve(handle: int) -> None:
             return
         connection.send(None)
         with torch.inference_mode():
-            Worker(connection, model, room).run()
+            Worker(connection, model, room, not opener.adapters).run()
     except (EOFError, OSError):
         return
