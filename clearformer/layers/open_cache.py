@@ -127,6 +127,8 @@ class Rows:
             to, origin = order.moved
             used = self.buffer.narrow(self.dim, 0, n_slots)
             used.index_copy_(0, to, used.index_select(0, origin))
+            rest = self.buffer.narrow(self.dim, n_slots, self.room[1] - n_slots)
+            rest.index_fill_(0, to, 0)  # slots that other sentences may need again
         if order.joined is None:
             return
         at, chosen = order.joined
