@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 import torch
 from torch import Tensor
 
-from clearformer.errors import ConfigError, DataError, MachineError
+from clearformer.errors import CheckpointError, ConfigError, DataError, MachineError
 from clearformer.generation import open_tables
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.open_tables import TableBatch, Tables
@@ -362,6 +362,27 @@ def test_an_error_while_reading_fails_that_request_alone(engine_of: Any) -> None
                 ticket.result(20)
         else:
             assert comparable(ticket.result(20)) == comparable([some])
+
+
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "temperature": 0.0}, {"temperature": 1.0}], ids=str)
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_a_model_that_computes_no_numbers_has_no_answers(engine_of: Any, name: str, settings: dict[str, Any]) -> None:
+    """The ticket fails with the sentence of the handle, and what the engine is asked next is answered."""
+    handle = HANDLES[name]()
+    kind: Any = Translate if isinstance(handle, Translator) else Generate
+    offline = handle.candidates if isinstance(handle, Translator) else handle.generate
+    bias = handle.model.unembedding.bias.data
+    kept, engine = bias.clone(), engine_of(handle)
+    bias[TOKENIZER.eos_id + 1] = torch.nan
+    with pytest.raises(CheckpointError, match="values that are not numbers") as raised:
+        offline(["a cat"], seed=1, **settings)
+    ticket = engine.submit(kind(["a cat"], seed=1, settings=settings))
+    with pytest.raises(CheckpointError) as told:
+        ticket.result(20)
+    assert str(told.value) == str(raised.value)
+    bias.copy_(kept)
+    answer = engine.submit(kind(["a cat"], seed=1, settings=settings)).result(20)
+    assert comparable(answer) == comparable(offline(["a cat"], seed=1, **settings))
 
 
 def test_mistakes_are_raised_at_once(engine_of: Any) -> None:
