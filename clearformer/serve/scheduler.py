@@ -73,7 +73,7 @@ class Load:
 
 
 class Listener(Protocol):
-    """What happens to texts is told to the engine."""
+    """Who receives the tokens, results and errors of texts: the engine."""
 
     def heard(self, text: Text, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
         """Take the tokens of a step, and return the sequences to end. `top` returns the most probable tokens."""
