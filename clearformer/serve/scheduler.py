@@ -139,7 +139,8 @@ class Scheduler:
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
         few turns.
         """
-        n_running, n_read, n_hypotheses = self.n_texts, 0, 0
+        n_running, n_read = self.n_texts, 0
+        n_hypotheses: int | None = None
         load: Load | None = None  # to add up takes as long as to admit
         n_joining = min(len(waiting), self.room.rows - n_running)
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
@@ -150,9 +151,11 @@ class Scheduler:
                     return
                 if load is None:
                     load = Load(self.room, self)
-                    n_hypotheses = load.n_hypotheses + waiting.n_hypotheses  # they will soon be decoded together
-                if text.tables is not None and not text.tables.is_small(n_hypotheses):
-                    text.tables, text.kind = None, None
+                if text.tables is not None:
+                    if n_hypotheses is None:  # all that wait will soon be decoded together
+                        n_hypotheses = load.n_hypotheses + waiting.n_hypotheses
+                    if text.tables.is_full or not text.tables.is_small(n_hypotheses):
+                        text.tables, text.kind = None, None
                 if not load.has_room_for(text):
                     return
                 self.patience = PATIENCE

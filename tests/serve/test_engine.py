@@ -198,6 +198,24 @@ def test_a_table_that_does_not_fit_is_done_without(engine_of: Any, monkeypatch: 
 
 
 @pytest.mark.usefixtures("with_tables")
+def test_texts_that_wait_try_no_tables_after_these_were_given_up(engine_of: Any, monkeypatch: Any) -> None:
+    handle, n_tried = transformer(), 0
+
+    def new_table(*args: Any) -> Any:
+        nonlocal n_tried
+        n_tried += 1
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(open_tables, "new_table", new_table)
+    engine = engine_of(handle, room=Room(rows=1))
+    with engine.paused():
+        tickets = [engine.submit(Translate([text])) for text in TEXTS]
+    for ticket, expected in zip(tickets, handle.candidates(TEXTS)):
+        assert comparable(ticket.result(20)) == comparable([expected])
+    assert n_tried == 1
+
+
+@pytest.mark.usefixtures("with_tables")
 def test_an_error_in_a_table_fails_that_request_alone(engine_of: Any) -> None:
     test_an_error_in_one_request_fails_that_request_alone(engine_of, "transformer")
 
