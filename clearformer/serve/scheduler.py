@@ -137,7 +137,7 @@ class Scheduler:
         """Remove the texts from the queue for which there is room, in turn.
 
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
-        few turns.
+        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps.
         """
         n_running, n_read = self.n_texts, 0
         n_hypotheses: int | None = None
@@ -147,7 +147,7 @@ class Scheduler:
         waits = n_joining < n_running // COMPANY and self.patience > 0
         while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None:
             if text.joins:
-                if waits:
+                if waits and text.tables is None:
                     return
                 if load is None:
                     load = Load(self.room, self)
@@ -156,6 +156,7 @@ class Scheduler:
                         n_hypotheses = load.n_hypotheses + waiting.n_hypotheses
                     if text.tables.is_full or not text.tables.is_small(n_hypotheses):
                         text.tables, text.kind = None, None
+                        continue  # without tables, it may wait
                 if not load.has_room_for(text):
                     return
                 self.patience = PATIENCE

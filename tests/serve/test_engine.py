@@ -7,6 +7,7 @@ from math import exp
 from random import Random
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,7 +27,8 @@ from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.serve.engine import Engine
-from clearformer.serve.scheduler import Room
+from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
+from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import (
     Answer,
     Busy,
@@ -213,6 +215,23 @@ def test_texts_that_wait_try_no_tables_after_these_were_given_up(engine_of: Any,
     for ticket, expected in zip(tickets, handle.candidates(TEXTS)):
         assert comparable(ticket.result(20)) == comparable([expected])
     assert n_tried == 1
+
+
+@pytest.mark.parametrize(("n_hypotheses", "n_turns"), [(None, PATIENCE), (0, PATIENCE), (99, 1)])
+def test_a_text_with_tables_waits_for_no_others(n_hypotheses: int | None, n_turns: int) -> None:
+    """Without tables, or with a step that is too large for them, a single text waits for a few turns."""
+    handle, listener = transformer(), Mock()
+    tables = None if n_hypotheses is None else Mock(is_full=False, is_small=lambda n: n <= n_hypotheses)
+
+    def text(tables: Any) -> Text:
+        work = Translate(["a cat"], settings={"beam": 1})
+        return Text(Mock(is_done=False), work, 0, work.plan(handle)[0], handle.model, tables)
+
+    scheduler, waiting = Scheduler(Room(), listener), Waiting()
+    scheduler.again = [text(None) for _ in range(2 * COMPANY)]
+    waiting.add([text(tables)])
+    turns = [len([*scheduler.admit(waiting)]) for _ in range(n_turns)]
+    assert turns == [0] * (n_turns - 1) + [1]
 
 
 @pytest.mark.usefixtures("with_tables")
