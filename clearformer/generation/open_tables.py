@@ -81,7 +81,11 @@ class Tables:
         if self.is_full or longest == 0 or shape[0] * shape[1] > SMALL_SOURCES or shape[1] > self.max_length:
             return start(self.model, texts)
         if shape not in self.readings:
-            self.readings[shape] = Reading(self, *shape)
+            try:
+                self.readings[shape] = Reading(self, *shape)
+            except torch.OutOfMemoryError:
+                self.give_up()
+                raise
             if len(self.readings) > MAX_TABLES:
                 self.readings.popitem(last=False)
         self.readings.move_to_end(shape)
@@ -105,10 +109,14 @@ class Tables:
         try:
             return new_table(self.model, size, one.eos, config, one.is_beam, self.prepare)
         except torch.OutOfMemoryError:
-            self.is_full = True  # from now on, batches grow with their texts, and need less
-            self.idle.clear()
-            self.readings.clear()
+            self.give_up()
             raise
+
+    def give_up(self) -> None:
+        """Free the memory of all tables and recordings. From now on, batches grow with their texts, and need less."""
+        self.is_full = True
+        self.idle.clear()
+        self.readings.clear()
 
     def give_back(self, table: Table, one: Sequences) -> None:
         if self.is_full:

@@ -11,7 +11,7 @@ from torch import nn
 from clearformer.generation.continuous import decode_alone, start
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.open_policies import Sequences
-from clearformer.generation.open_tables import TableBatch, Tables, settings, step_tables
+from clearformer.generation.open_tables import Reading, TableBatch, Tables, settings, step_tables
 from clearformer.generation.static import FIRST_TOKENS, Table, as_is
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -238,6 +238,30 @@ def test_after_a_lack_of_memory_there_are_no_tables() -> None:
     assert not tables.idle
     tables.start(todo)  # without a recording
     assert not tables.readings
+
+
+def sources(n_texts: int, length: int) -> list[Sequences]:
+    return [Sequences([5] * length, BOS, EOS, 7, DecodeConfig(beam=1), 1)] * n_texts
+
+
+@torch.inference_mode()
+def test_after_a_lack_of_memory_for_a_recording_there_are_no_tables() -> None:
+    def prepare(owner: Any, step: Any) -> Any:
+        if isinstance(owner, Reading):
+            raise torch.OutOfMemoryError("no room")
+        return step
+
+    model, todo = transformer(), sources(1, 5)
+    tables = Tables(model, prepare)
+    batch = TableBatch(tables, todo[0], SOURCE)
+    batch.arrange((), start(model, todo), todo, [0])
+    batch.close()
+    assert tables.idle
+    with pytest.raises(torch.OutOfMemoryError):
+        tables.start(todo)
+    assert not tables.can_hold(todo[0])
+    assert not tables.idle
+    tables.start(todo)  # without a recording
 
 
 def test_samples_penalties_and_adapters_have_no_tables() -> None:
