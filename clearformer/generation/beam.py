@@ -170,12 +170,12 @@ def largest(x: Tensor, n: int, block: int = 128) -> tuple[Tensor, Tensor]:
     if n_blocks < 2 * n:
         return x.topk(n, dim=-1)
     head, tail = x[..., : n_blocks * block].unflatten(-1, (n_blocks, block)), x[..., n_blocks * block :]
-    chosen = head.amax(-1).topk(n, dim=-1).indices[..., None]  # (…, n, 1)
-    inside = head.gather(-2, chosen.expand(*chosen.shape[:-1], block)).flatten(-2)  # (…, n · block)
-    places = (chosen * block + torch.arange(block, device=x.device)).flatten(-2)
-    after = torch.arange(n_blocks * block, x.size(-1), device=x.device).expand(*tail.shape)
+    chosen = head.amax(-1).topk(n, dim=-1).indices  # (…, n)
+    inside = head.gather(-2, chosen[..., None].expand(*chosen.shape, block)).flatten(-2)  # (…, n · block)
     values, order = torch.cat([inside, tail], dim=-1).topk(n, dim=-1)
-    return values, torch.cat([places, after], dim=-1).gather(-1, order)
+    of = chosen.gather(-1, (order // block).clamp(max=n - 1))  # the block of each value, unless it is in the tail
+    places = torch.where(order < n * block, of * block + order % block, order + (n_blocks - n) * block)
+    return values, places
 
 
 def log_total(logits: Tensor, peak: Tensor, banned: Tensor | None) -> Tensor:

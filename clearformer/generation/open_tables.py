@@ -54,6 +54,7 @@ class Tables:
         self.n_weights = sum(weight.numel() for weight in model.parameters())
         self.idle: list[tuple[Hashable, Table]] = []
         self.readings: OrderedDict[tuple[int, int], Reading] = OrderedDict()
+        self.shapes: set[tuple[int, int]] = set()  # that occurred: only those that recur are worth a recording
 
     @classmethod
     def of(cls, model: Any) -> "Tables | None":
@@ -80,12 +81,26 @@ class Tables:
         shape = power(len(texts), FEWEST_ROWS), up_to_multiple(longest, 16)
         if self.is_full or longest == 0 or shape[0] * shape[1] > SMALL_SOURCES or shape[1] > self.max_length:
             return start(self.model, texts)
+        if shape not in self.shapes:
+            self.shapes.add(shape)
+            return start(self.model, texts)
+        return self.reading(shape).read(texts)
+
+    def reading(self, shape: tuple[int, int]) -> "Reading":
+        """Return the recording for a shape, of which there is one from now on."""
         if shape not in self.readings:
-            self.readings[shape] = Reading(self, *shape)
-            if len(self.readings) > MAX_TABLES:
-                self.readings.popitem(last=False)
+            try:
+                self.readings[shape] = Reading(self, *shape)
+            except torch.OutOfMemoryError:
+                self.give_up()
+                raise
         self.readings.move_to_end(shape)
-        return self.readings[shape].read(texts)
+        limit = most_bytes(self.device)
+        while len(self.readings) > 1 and (
+            len(self.readings) > MAX_TABLES or sum(reading.n_bytes for reading in self.readings.values()) > limit
+        ):
+            self.shapes.discard(self.readings.popitem(last=False)[0])
+        return self.readings[shape]
 
     @property
     def max_length(self) -> float:
@@ -105,10 +120,14 @@ class Tables:
         try:
             return new_table(self.model, size, one.eos, config, one.is_beam, self.prepare)
         except torch.OutOfMemoryError:
-            self.is_full = True  # from now on, batches grow with their texts, and need less
-            self.idle.clear()
-            self.readings.clear()
+            self.give_up()
             raise
+
+    def give_up(self) -> None:
+        """Free the memory of all tables and recordings. From now on, batches grow with their texts, and need less."""
+        self.is_full = True
+        self.idle.clear()
+        self.readings.clear()
 
     def give_back(self, table: Table, one: Sequences) -> None:
         if self.is_full:
@@ -123,10 +142,18 @@ class Reading:
     """A call of `model.start` for n texts with sources of up to `size` tokens, prepared once and then repeated."""
 
     def __init__(self, tables: Tables, n: int, size: int) -> None:
-        self.model, self.device, self.state = tables.model, tables.device, None
+        self.model, self.device = tables.model, tables.device
+        self.state: Any = None
         self.source = torch.zeros(n, size, dtype=torch.long, device=self.device)
         self.mask = torch.ones_like(self.source, dtype=torch.bool)
         self.run = tables.prepare(self, self.start)
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes that it keeps: the source and, from the first call on, keys and values."""
+        state = self.state
+        pairs = [] if state is None else [(cache.k, cache.v) for cache in state.caches] + (state.memory or [])
+        return self.source.nbytes + self.mask.nbytes + sum(k.nbytes + v.nbytes for k, v in pairs)
 
     def start(self) -> None:
         self.state = self.model.start(self.source, self.mask)

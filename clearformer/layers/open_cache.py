@@ -119,16 +119,25 @@ class Rows:
         return self.buffer[:n].narrow(self.dim, 0, n_slots)
 
     def arrange(self, order: Order, n_slots: int, new: Tensor | None) -> None:
-        """Move rows, of which n_slots slots are in use, and write new ones: new (n, …) of the started state."""
+        """Move rows, of which n_slots slots are in use, and write new ones: new (n, …) of the started state.
+
+        `new` is None if the new sentences have nothing yet. Their rows are empty all the same.
+        """
         if order.moved is not None and self.buffer is not None:
             to, origin = order.moved
             used = self.buffer.narrow(self.dim, 0, n_slots)
             used.index_copy_(0, to, used.index_select(0, origin))
-        if order.joined is not None and new is not None:
-            at, chosen = order.joined
+            rest = self.buffer.narrow(self.dim, n_slots, self.room[1] - n_slots)
+            rest.index_fill_(0, to, 0)  # slots that other sentences may need again
+        if order.joined is None:
+            return
+        at, chosen = order.joined
+        if new is not None:
             buffer = self.reserve(order.n, new.size(self.dim), new)
             buffer.index_fill_(0, at, 0)  # of the sentence before
             buffer.narrow(self.dim, 0, new.size(self.dim)).index_copy_(0, at, new.index_select(0, chosen))
+        elif self.buffer is not None:
+            self.reserve(order.n, 0, self.buffer).index_fill_(0, at, 0)
 
 
 class OpenCache:

@@ -21,7 +21,7 @@ def plot_neighbours(data: Mapping[str, Any], path: Path | str) -> Path:
         )
         ax.set_yticks(places, words, fontfamily=families)
         ax.invert_yaxis()
-        ax.set(xlabel="cosine with the word or sum", xlim=(min(0.0, *cosines), 1))
+        ax.set(xlabel="cosine with the word or sum", xlim=(min([0.0, *cosines]), 1))
         ax.grid(axis="x")
         ax.set_axisbelow(True)
     return Path(path)

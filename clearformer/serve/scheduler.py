@@ -73,7 +73,7 @@ class Load:
 
 
 class Listener(Protocol):
-    """What happens to texts is told to the engine."""
+    """Who receives the tokens, results and errors of texts: the engine."""
 
     def heard(self, text: Text, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
         """Take the tokens of a step, and return the sequences to end. `top` returns the most probable tokens."""
@@ -137,22 +137,26 @@ class Scheduler:
         """Remove the texts from the queue for which there is room, in turn.
 
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
-        few turns.
+        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps.
         """
-        n_running, n_read, n_hypotheses = self.n_texts, 0, 0
+        n_running, n_read = self.n_texts, 0
+        n_hypotheses: int | None = None
         load: Load | None = None  # to add up takes as long as to admit
         n_joining = min(len(waiting), self.room.rows - n_running)
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
         waits = n_joining < n_running // COMPANY and self.patience > 0
         while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None and not text.is_for_crew:
             if text.joins:
-                if waits:
+                if waits and text.tables is None:
                     return
                 if load is None:
                     load = Load(self.room, self)
-                    n_hypotheses = load.n_hypotheses + waiting.n_hypotheses  # they will soon be decoded together
-                if text.tables is not None and not text.tables.is_small(n_hypotheses):
-                    text.tables, text.kind = None, None
+                if text.tables is not None:
+                    if n_hypotheses is None:  # all that wait will soon be decoded together
+                        n_hypotheses = load.n_hypotheses + waiting.n_hypotheses
+                    if text.tables.is_full or not text.tables.is_small(n_hypotheses):
+                        text.tables, text.kind = None, None
+                        continue  # without tables, it may wait
                 if not load.has_room_for(text):
                     return
                 self.patience = PATIENCE

@@ -11,6 +11,7 @@ it is submitted, in the thread of the client: settings are checked and texts are
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import Any, Literal, Protocol
 
 from torch import Tensor
@@ -144,6 +145,7 @@ class Translate:
 
         def finish(hypotheses: list[Hypothesis]) -> list[Translation]:
             best = hypotheses[:n]
+            handle.require_numbers([h.logprob for h in best] or [nan])
             texts = tokenizer.decode([h.tokens for h in best])
             return [Translation(text, h.score, h.logprob, h.tokens) for text, h in zip(texts, best)]
 
@@ -208,6 +210,7 @@ class Generate:
     def finish(self, writer: Writer, ids: list[int], decode: DecodeConfig) -> Callable[..., list[Continuation]]:
         def finish(hypotheses: list[Hypothesis]) -> list[Continuation]:
             best = hypotheses[: self.n]
+            writer.require_numbers([h.logprob for h in best] or [nan])
             texts = follow(writer.tokenizer, [writer.before(ids)] * len(best), [h.tokens for h in best])
             return [writer.continuation(h, text, ids, self.stop, decode) for h, text in zip(best, texts)]
 

@@ -259,6 +259,17 @@ def test_the_largest_by_blocks_are_the_largest(vocab: int) -> None:
     assert torch.equal(places, expected.indices)
 
 
+@pytest.mark.parametrize("vocab", [2048, 2999])
+def test_the_places_of_equal_values_have_these_values_and_differ(vocab: int) -> None:
+    """Many values are equal, and some of the largest are in the last, smaller block."""
+    x = torch.randn(5, 3, vocab, dtype=torch.float64).round()
+    x[0, :, -2:] = x[1, :, :2] = 9.0
+    values, places = largest(x, 7)
+    assert torch.equal(values, x.topk(7, dim=-1).values)
+    assert torch.equal(x.gather(-1, places), values)
+    assert all(len(set(row)) == 7 for row in places.flatten(0, 1).tolist())
+
+
 def test_the_log_total_counts_what_was_blotted_out() -> None:
     x = torch.randn(2, 3, 7, dtype=torch.float64)
     expected, banned = x.logsumexp(-1), x[:, :, 4].clone()

@@ -203,7 +203,7 @@ def test_beams_of_several_widths_share_a_batch(name: str) -> None:
             alone = decode_alone(model, one)
         assert [h.tokens for h in results[i]] == [h.tokens for h in alone]
         assert [h.score for h in results[i]] == pytest.approx([h.score for h in alone], abs=1e-9)
-        assert len(alone) <= one.width
+        assert len(results[i]) <= one.width
 
 
 @torch.inference_mode()
@@ -240,21 +240,25 @@ def test_slots_of_hypotheses_that_died_out_are_used_again() -> None:
     assert state.n_slots < 2 * 60  # without, 4 · 60
 
 
-def test_a_number_that_is_not_finite_stays_in_its_text() -> None:
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(("name", "embedding"), [("gpt", "embedding"), ("transformer", "source_embedding")])
+def test_a_number_that_is_not_finite_stays_in_its_text(name: str, embedding: str, width: int) -> None:
     """Rows are used again, and 0 · NaN is NaN: what a text leaves behind must not reach the next one."""
-    model, plain = gpt(), DecodeConfig(beam=1)
-    model.embedding.weight.data[V - 1] = float("nan")
-    bad, long, short = (Sequences(source, BOS, EOS, 30, plain, 1) for source in ([V - 1] * 9, [5] * 9, [7, 8]))
+    model, config = MODELS[name](), DecodeConfig(beam=width)
+    getattr(model, embedding).weight.data[V - 1] = float("nan")
+    sources = [V - 1] * 9, [5] * 9, [7, 8]
+    bad, long, short = (Sequences(source, BOS, EOS, 30, config, width) for source in sources)
     with torch.inference_mode():
-        batch = Batch(model, 1, False, EOS)
+        batch = Batch(model, width, width > 1, EOS)
         batch.arrange((), start(model, [bad, long]), [bad, long], [0, 1])
-        batch.step()
+        for _ in range(2):
+            batch.step()
         assert batch.logits is not None
-        assert batch.logits[0].isnan().all()
+        assert batch.logits[:width].isnan().all()
         assert batch.arrange({0}, start(model, [short]), [short], [0]) == [2, 1]
         while not batch.step()[0].is_done:
-            pass
-        assert batch.results(0)[0].tokens == decode_alone(model, short)[0].tokens
+            assert not batch.logits.isnan().any()
+        assert [h.tokens for h in batch.results(0)] == [h.tokens for h in decode_alone(model, short)]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from clearformer.generation import open_tables
 from clearformer.generation.continuous import decode_alone, start
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.open_policies import Sequences
-from clearformer.generation.open_tables import TableBatch, Tables, settings, step_tables
+from clearformer.generation.open_tables import Reading, TableBatch, Tables, settings, step_tables
 from clearformer.generation.static import FIRST_TOKENS, Table, as_is
 from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
@@ -228,6 +229,7 @@ def test_after_a_lack_of_memory_there_are_no_tables() -> None:
     tables = Tables(model, prepare)
     first, second = TableBatch(tables, todo[0], SOURCE), TableBatch(tables, todo[1], SOURCE)
     first.arrange((), tables.start(todo[:1]), todo[:1], [0])
+    tables.start(todo[:1])
     assert tables.readings
     has_room = False
     with pytest.raises(torch.OutOfMemoryError):
@@ -238,6 +240,52 @@ def test_after_a_lack_of_memory_there_are_no_tables() -> None:
     assert not tables.idle
     tables.start(todo)  # without a recording
     assert not tables.readings
+
+
+def sources(n_texts: int, length: int) -> list[Sequences]:
+    return [Sequences([5] * length, BOS, EOS, 7, DecodeConfig(beam=1), 1)] * n_texts
+
+
+@torch.inference_mode()
+def test_after_a_lack_of_memory_for_a_recording_there_are_no_tables() -> None:
+    def prepare(owner: Any, step: Any) -> Any:
+        if isinstance(owner, Reading):
+            raise torch.OutOfMemoryError("no room")
+        return step
+
+    model, todo = transformer(), sources(1, 5)
+    tables = Tables(model, prepare)
+    batch = TableBatch(tables, todo[0], SOURCE)
+    batch.arrange((), tables.start(todo), todo, [0])  # a shape is not recorded the first time
+    batch.close()
+    assert tables.idle
+    with pytest.raises(torch.OutOfMemoryError):
+        tables.start(todo)
+    assert not tables.can_hold(todo[0])
+    assert not tables.idle
+    tables.start(todo)  # without a recording
+
+
+@torch.inference_mode()
+def test_sources_are_recorded_when_their_shape_recurs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recordings that are kept need no more memory than all tables may; the last one is always kept."""
+    model = transformer()
+    tables = Tables(model, as_is)
+    for n_texts, length in ((1, 5), (8, 16), (9, 5), (1, 17), (1, 5)):
+        tables.start(sources(n_texts, length))
+    assert list(tables.readings) == [(8, 16)]  # the shape of two others as well
+    most = tables.readings[8, 16].n_bytes * 3
+    assert most == 3 * 8 * 16 * (8 + 1 + 2 * 2 * 22 * 8)  # ids, flags, and keys and values of two layers, in float64
+    monkeypatch.setattr(open_tables, "most_bytes", lambda device: most)
+    tables.start(sources(9, 5))
+    assert list(tables.readings) == [(8, 16), (16, 16)]
+    tables.start(sources(1, 17))
+    assert list(tables.readings) == [(16, 16), (8, 32)]
+    assert sum(reading.n_bytes for reading in tables.readings.values()) > most
+    tables.start(sources(1, 17))
+    assert list(tables.readings) == [(8, 32)]
+    tables.start(sources(9, 5))
+    assert list(tables.readings) == [(8, 32)]  # a shape that was dropped has to recur once more
 
 
 def test_samples_penalties_and_adapters_have_no_tables() -> None:

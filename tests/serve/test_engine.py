@@ -7,6 +7,7 @@ from math import exp
 from random import Random
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("fastapi")
 import torch
 from torch import Tensor
 
-from clearformer.errors import ConfigError, DataError, MachineError
+from clearformer.errors import CheckpointError, ConfigError, DataError, MachineError
 from clearformer.generation import open_tables
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.open_tables import TableBatch, Tables
@@ -26,7 +27,8 @@ from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.serve.engine import Engine
-from clearformer.serve.scheduler import Room
+from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
+from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import (
     Answer,
     Busy,
@@ -198,6 +200,41 @@ def test_a_table_that_does_not_fit_is_done_without(engine_of: Any, monkeypatch: 
 
 
 @pytest.mark.usefixtures("with_tables")
+def test_texts_that_wait_try_no_tables_after_these_were_given_up(engine_of: Any, monkeypatch: Any) -> None:
+    handle, n_tried = transformer(), 0
+
+    def new_table(*args: Any) -> Any:
+        nonlocal n_tried
+        n_tried += 1
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(open_tables, "new_table", new_table)
+    engine = engine_of(handle, room=Room(rows=1))
+    with engine.paused():
+        tickets = [engine.submit(Translate([text])) for text in TEXTS]
+    for ticket, expected in zip(tickets, handle.candidates(TEXTS)):
+        assert comparable(ticket.result(20)) == comparable([expected])
+    assert n_tried == 1
+
+
+@pytest.mark.parametrize(("n_hypotheses", "n_turns"), [(None, PATIENCE), (0, PATIENCE), (99, 1)])
+def test_a_text_with_tables_waits_for_no_others(n_hypotheses: int | None, n_turns: int) -> None:
+    """Without tables, or with a step that is too large for them, a single text waits for a few turns."""
+    handle, listener = transformer(), Mock()
+    tables = None if n_hypotheses is None else Mock(is_full=False, is_small=lambda n: n <= n_hypotheses)
+
+    def text(tables: Any) -> Text:
+        work = Translate(["a cat"], settings={"beam": 1})
+        return Text(Mock(is_done=False), work, 0, work.plan(handle)[0], handle.model, tables)
+
+    scheduler, waiting = Scheduler(Room(), listener), Waiting()
+    scheduler.again = [text(None) for _ in range(2 * COMPANY)]
+    waiting.add([text(tables)])
+    turns = [len([*scheduler.admit(waiting)]) for _ in range(n_turns)]
+    assert turns == [0] * (n_turns - 1) + [1]
+
+
+@pytest.mark.usefixtures("with_tables")
 def test_an_error_in_a_table_fails_that_request_alone(engine_of: Any) -> None:
     test_an_error_in_one_request_fails_that_request_alone(engine_of, "transformer")
 
@@ -362,6 +399,27 @@ def test_an_error_while_reading_fails_that_request_alone(engine_of: Any) -> None
                 ticket.result(20)
         else:
             assert comparable(ticket.result(20)) == comparable([some])
+
+
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "temperature": 0.0}, {"temperature": 1.0}], ids=str)
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_a_model_that_computes_no_numbers_has_no_answers(engine_of: Any, name: str, settings: dict[str, Any]) -> None:
+    """The ticket fails with the sentence of the handle, and what the engine is asked next is answered."""
+    handle = HANDLES[name]()
+    kind: Any = Translate if isinstance(handle, Translator) else Generate
+    offline = handle.candidates if isinstance(handle, Translator) else handle.generate
+    bias = handle.model.unembedding.bias.data
+    kept, engine = bias.clone(), engine_of(handle)
+    bias[TOKENIZER.eos_id + 1] = torch.nan
+    with pytest.raises(CheckpointError, match="values that are not numbers") as raised:
+        offline(["a cat"], seed=1, **settings)
+    ticket = engine.submit(kind(["a cat"], seed=1, settings=settings))
+    with pytest.raises(CheckpointError) as told:
+        ticket.result(20)
+    assert str(told.value) == str(raised.value)
+    bias.copy_(kept)
+    answer = engine.submit(kind(["a cat"], seed=1, settings=settings)).result(20)
+    assert comparable(answer) == comparable(offline(["a cat"], seed=1, **settings))
 
 
 def test_mistakes_are_raised_at_once(engine_of: Any) -> None:
