@@ -4,9 +4,13 @@
     restored_lt     = (Δ_lt − Δ_text) / (Δ_other − Δ_text)
 
 Δ_lt is measured in a run on the text, with the residual stream after layer l at position t taken from the other text.
-restored is 0 if nothing changes, and 1 if Δ is as for the other text. Both texts have equally many tokens.
+restored is 0 if nothing changes, and 1 if Δ is as for the other text.
+
+Texts may differ in length: positions correspond from the start as far as the tokens are equal, and from the end for the
+rest (`partners`). A position without a partner keeps its own activation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +22,6 @@ from clearformer.errors import ConfigError, DataError
 from clearformer.lens.patches import replace
 from clearformer.lens.points import points
 from clearformer.lens.reading import Reading
-from clearformer.wording import count
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,18 @@ class Contrast:
 
 def patching(reading: Reading, other: Reading) -> dict[str, Any]:
     """Return restored_lt of each stack: layers × positions. The first row is the input of the first layer."""
-    check_lengths(reading, other)
     stacks = stacks_of(reading)
     logits, _ = reading.look()
     goal, states = other.look(keep=[name for names in stacks.values() for name in names])
+    goal = aligned(goal, logits, partners(reading.target, other.target)) if goal.dim() > 2 else goal
     contrast = contrast_of(reading, logits, goal)
     start, end = contrast.of(logits), contrast.of(goal)
 
-    def restored(name: str, position: int) -> float:
-        patched, _ = reading.look(put={name: replace(states[name], at=[position])})
+    def restored(name: str, position: int, partner: int | None) -> float:
+        if partner is None:
+            return 0.0
+        state = states[name][..., [partner], :].expand(*[-1] * (states[name].dim() - 2), position + 1, -1)
+        patched, _ = reading.look(put={name: replace(state, at=[position])})
         return (contrast.of(patched) - start) / (end - start)
 
     spell = reading.spell or (lambda ids: [str(i) for i in ids])
@@ -53,12 +59,16 @@ def patching(reading: Reading, other: Reading) -> dict[str, Any]:
     panels = []
     for stack, names in stacks.items():
         columns, others = ((r.source if stack == "encoder" and r.source else r.target) for r in (reading, other))
+        pairs = list(enumerate(partners(columns, others)))
         panels.append(
             {
                 "name": stack,
                 "rows": ["input", *(str(layer) for layer in range(len(names) - 1))],
-                "columns": [x if x == y else f"{x}←{y}" for x, y in zip(columns, others, strict=True)],
-                "values": [[restored(name, t) for t in range(len(columns))] for name in names],
+                "columns": [
+                    columns[t] if at is None or columns[t] == others[at] else f"{columns[t]}←{others[at]}"
+                    for t, at in pairs
+                ],
+                "values": [[restored(name, t, at) for t, at in pairs] for name in names],
                 "down": "layer",
             }
         )
@@ -83,14 +93,21 @@ def stacks_of(reading: Reading) -> dict[str, list[str]]:
     return stacks
 
 
-def check_lengths(reading: Reading, other: Reading) -> None:
-    for mine, theirs in ((reading.source, other.source), (reading.target, other.target)):
-        n, m = len(mine or []), len(theirs or [])
-        if n != m:
-            raise DataError(
-                f"the texts have {n} and {count(m, 'token')}; activations can be exchanged only between equal lengths",
-                f"change as few words as possible; the tokens are {' '.join(mine or [])} and {' '.join(theirs or [])}",
-            )
+def partners(mine: Sequence[str], theirs: Sequence[str]) -> list[int | None]:
+    """Return for every token of a text its position in the other text, or None.
+
+    partners(["a", "red", "cart"], ["a", "dark", "red", "cart"]) is [0, 2, 3]; the other way round it is
+    [0, None, 1, 2].
+    """
+    n, m = len(mine), len(theirs)
+    same = next((i for i, (x, y) in enumerate(zip(mine, theirs)) if x != y), min(n, m))
+    return [i if i < same or n == m else (i + m - n if i + m - n >= same else None) for i in range(n)]
+
+
+def aligned(goal: Tensor, logits: Tensor, where: Sequence[int | None]) -> Tensor:
+    """Return the logits of the other text at the positions of the text; where there are none, those of the text."""
+    rows = [logits[:, t] if at is None else goal[:, at] for t, at in enumerate(where)]
+    return torch.stack(rows[: logits.size(1)], dim=1)
 
 
 def contrast_of(reading: Reading, logits: Tensor, goal: Tensor) -> Contrast:

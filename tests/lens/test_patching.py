@@ -8,7 +8,7 @@ import torch
 import clearformer
 from clearformer.errors import ConfigError, DataError
 from clearformer.lens.patches import replace
-from clearformer.lens.patching import Contrast, contrast_of, patching, stacks_of
+from clearformer.lens.patching import Contrast, contrast_of, partners, patching, stacks_of
 from clearformer.lens.reading import Reading, read
 
 from ..models.test_contract import batch_for, build
@@ -84,11 +84,38 @@ def test_the_first_difference_of_a_translation_and_the_last_of_a_text() -> None:
         contrast_of(reading, same, same)
 
 
+def test_positions_correspond_from_both_ends() -> None:
+    short, long = ["the", "man", "pulled", "a", "cart"], ["the", "man", "po", "oled", "a", "cart"]
+    assert partners(short, long) == [0, 1, 3, 4, 5]
+    assert partners(long, short) == [0, 1, None, 2, 3, 4]
+    assert partners(["a", "b", "c"], ["a", "x", "c"]) == [0, 1, 2]
+    assert partners(["a", "b"], ["a", "b", "b"]) == [0, 1]
+    assert partners(["a", "b", "b"], ["a", "b"]) == [0, 1, None]
+    assert partners([], ["a"]) == []
+
+
+@torch.no_grad()
+def test_pulled_and_pooled() -> None:
+    """The pair of the notes, whose words have different numbers of tokens."""
+    model = clearformer.load("en-small")
+    texts = "The man pulled a cart", "The man pooled a cart"
+    for one, two in (texts, texts[::-1]):
+        reading, other = read(model, one), read(model, two)
+        assert len(reading.target) != len(other.target)
+        values = patching(reading, other)
+        [panel] = values["panels"]
+        table, at = torch.tensor(panel["values"]), values["position"]
+        assert table.shape[1] == len(panel["columns"]) == len(reading.target)
+        where = partners(reading.target, other.target)
+        expected = torch.zeros(len(where))
+        expected[at] = 1.0
+        torch.testing.assert_close(table[-1], expected, atol=1e-4, rtol=0)  # after it, no layer mixes positions
+        before = [i for i, partner in enumerate(where) if partner == i and i < at]
+        assert table[0, before[0]] == pytest.approx(0, abs=1e-5)  # the same input in both
+        if None in where:
+            assert table[:, where.index(None)].abs().max() == 0
+
+
 def test_mistakes_are_explained() -> None:
-    translator = clearformer.load()
-    texts = "The car is here.", "The car is not here."
-    with pytest.raises(DataError, match="the texts have 6 and 7 tokens") as caught:
-        patching(*(read(translator, text, "La voiture est ici.") for text in texts))
-    assert "▁car" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="birnn has no residual stream"):
         stacks_of(two_readings("birnn")[0])
