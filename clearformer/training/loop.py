@@ -247,8 +247,9 @@ class Trainer:
         self.begin()
 
     def checkpoint(self) -> None:
-        """Save a checkpoint between two steps, unless there is one already."""
+        """Save a checkpoint between two steps, unless there is one already; return when it is complete."""
         if self.saved == (self.progress.step, self.progress.judged):
+            self.wait_for_saves()
             return
         if self.has_rewound():
             return

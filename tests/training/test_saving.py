@@ -4,7 +4,8 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from clearformer.training.optim import OptimConfig
 from clearformer.training.parts import load_saved, write_part
 from clearformer.training.saving import Saver
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.training.session import Session
 
 WEIGHTS = {"weight": torch.arange(15.0).view(3, 5)}
 
@@ -174,6 +176,45 @@ def test_a_run_that_diverges_finishes_its_last_save(tmp_path: Path) -> None:
     with pytest.raises(TrainingError):
         trainer.train(Steps())
     assert trainer.saver.is_waited_for  # type: ignore[union-attr]
+
+
+class FullDisk(LateSaver):
+    """Its thread finds a full disk, of which the thread of training hears when it waits."""
+
+    def wait(self) -> None:
+        raise MachineError("the disk is full", "free some space")
+
+
+def session_on(trainer: Trainer, n_steps: int) -> Session:
+    session = Session(trainer, Steps(), dict, nullcontext())
+    assert [next(session).number for _ in range(n_steps)] == [*range(1, n_steps + 1)]
+    return session
+
+
+@pytest.mark.parametrize("end", [Session.save, Session.close])
+def test_a_session_waits_for_the_save_of_its_step(tmp_path: Path, end: Callable[[Session], None]) -> None:
+    """It is written beside training, and had only begun when the session said `saved`."""
+    trainer = sharded(tmp_path)
+    session, saver = session_on(trainer, 2), trainer.saver
+    assert isinstance(saver, LateSaver)
+    assert "last.safetensors" not in saver.saved
+    end(session)
+    assert saver.is_waited_for
+    session.close()
+
+
+@pytest.mark.parametrize("end", [Session.save, Session.close])
+def test_a_session_says_that_its_save_has_failed(
+    tmp_path: Path, end: Callable[[Session], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = sharded(tmp_path)
+    trainer.saver = FullDisk()  # type: ignore[assignment]
+    session = session_on(trainer, 2)
+    with pytest.raises(MachineError, match="the disk is full"):
+        end(session)
+    assert "saved" not in capsys.readouterr().err
+    with suppress(MachineError):
+        session.close()
 
 
 def test_a_signal_in_the_last_step_does_not_end_the_test(tmp_path: Path) -> None:
