@@ -445,10 +445,10 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
-        self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         self.splitter.agree(self.progress)
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
+        self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         if not self.is_sharded and self.world.is_first:
             self.run.discard_parts()
             seal(self.run.path)  # with the log and the prepared data

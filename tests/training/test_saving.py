@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clearformer.checkpoint import RunFolder, save_tensors
 from clearformer.data.batch import TextBatch
 from clearformer.errors import MachineError, TrainingError
-from clearformer.training import saving
+from clearformer.training import loop, saving
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.loop import Trainer
@@ -215,6 +215,23 @@ def test_a_session_says_that_its_save_has_failed(
     assert "saved" not in capsys.readouterr().err
     with suppress(MachineError):
         session.close()
+
+
+def test_a_save_that_has_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MachineError("the disk is full", "free some space")
+
+    trainer = sharded(tmp_path, save_every=3)
+    trainer.is_sharded = False
+    session = session_on(trainer, 1)
+    with monkeypatch.context() as full:
+        full.setattr(loop, "save_tensors", fail)
+        with pytest.raises(MachineError, match="the disk is full"):
+            session.save()
+    assert not trainer.run.last.exists()
+    session.save()
+    assert trainer.run.last.exists()
+    session.close()
 
 
 def test_a_signal_in_the_last_step_does_not_end_the_test(tmp_path: Path) -> None:
