@@ -400,11 +400,12 @@ class Trainer:
         return 0
 
     def tested(self, test: Validate) -> dict[str, Any]:
-        """Return what a test says of the best weights. The sharded model takes them, each rank its rows."""
+        """Return what a test of the uncompiled best weights says. The sharded model takes them, each rank its rows."""
         with opened(self.run.model) as (weights, _):
             load_weights(self.model, weights, str(self.run.model), self.part)
         self.model.eval()
-        with block_by_block(self.model):  # a signal during the last step does not end the test
+        # A signal during the last step does not end the test.
+        with torch.compiler.set_stance("force_eager"), block_by_block(self.model):
             return test(self.model, self.progress.step)
 
     def validated(self, validate: Validate) -> dict[str, float]:

@@ -138,7 +138,10 @@ class LateSaver:
 
 
 class Block(nn.Linear):
-    """The methods of a sharded block."""
+    """The methods of a sharded block. Its `forward` is its own, since torch.compile leaves out those of torch."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return super().forward(hidden)
 
     def unshard(self) -> None:
         pass
@@ -241,3 +244,24 @@ def test_a_signal_in_the_last_step_does_not_end_the_test(tmp_path: Path) -> None
     save_tensors(trainer.run.model, trainer.model.state_dict())
     results = trainer.tested(lambda model, step: {"calls": sum(len(model(torch.ones(1, 5))) for _ in range(40))})
     assert results == {"calls": 40}
+
+
+def test_the_test_runs_the_uncompiled_model(tmp_path: Path) -> None:
+    """As validation does: blocks would be compiled again for the shapes of decoding."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def test(model: nn.Module, step: int) -> dict[str, int]:
+        with torch.no_grad():
+            return {"rows": len(model(torch.ones(3, 5)))}
+
+    trainer = sharded(tmp_path)
+    save_tensors(trainer.run.model, trainer.model.state_dict())
+    trainer.model.compile(backend=backend)
+    assert trainer.tested(test) == {"rows": 3}
+    assert graphs == []
+    test(trainer.model, 0)
+    assert len(graphs) == 1
