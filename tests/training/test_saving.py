@@ -93,6 +93,34 @@ def test_all_ranks_say_why_one_cannot_write(
     assert not RunFolder(tmp_path / "run").checkpoint.exists()
 
 
+class EndingStore:
+    """The store of a first process that ends as soon as another one asks for what it has committed."""
+
+    def __init__(self) -> None:
+        self.store = dist.HashStore()
+
+    def check(self, keys: list[str]) -> bool:
+        if any("saves" in key for key in keys):
+            raise dist.DistNetworkError("Connection reset by peer")
+        return bool(self.store.check(keys))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def test_a_lost_store_is_no_file_that_cannot_be_written(tmp_path: Path) -> None:
+    store = EndingStore()
+    worlds: list[World] = [Ranks(rank, 2, Meeting(store, rank, 2, seconds=20)) for rank in range(2)]
+    for saver in savers(worlds, tmp_path / "run"):
+        saver.save(saver.run.last, WEIGHTS, {})
+        with pytest.raises(MachineError, match=r"another process of this run has ended, or has not .* for 20 s"):
+            saver.wait()
+        saver.close()
+    for world in worlds:
+        assert world.meeting is not None
+        world.meeting.end()
+
+
 # --- a saver whose copies are finished late, as on a GPU
 
 
