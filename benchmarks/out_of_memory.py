@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,8 @@ def main():
         for case in options.only:
             rows[case] = compare(case, folder, options.fraction)
             print(case, json.dumps(rows[case]), flush=True)
-    shown = f"python benchmarks/out_of_memory.py --fraction {options.fraction}"
+    only = ["--only", *options.only] if options.only != [*CASES] else []
+    shown = shlex.join(["python", "benchmarks/out_of_memory.py", *only, "--fraction", f"{options.fraction:g}"])
     record({"fraction": options.fraction, "steps": STEPS, "models": rows, **stamp(shown)}, options.out)
 
 

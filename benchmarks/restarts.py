@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--out", type=Path, default=RESULTS / "restarts.json")
     args = parser.parse_args()
-    facts = stamp("python benchmarks/restarts.py")
+    facts = stamp(f"python benchmarks/restarts.py --kills {args.kills} --ranks {args.ranks} --steps {args.steps}")
     result: dict[str, Any] = {"what": "kill -9 of random ranks under torchrun --max-restarts, gloo on the CPU"}
     result |= {"steps": args.steps}
     for ranks in map(int, args.ranks.split(",")):

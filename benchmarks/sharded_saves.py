@@ -48,6 +48,7 @@ def run(given: argparse.Namespace, folder: Path, name: str, save_every: int) -> 
         float(step.loss)  # waits for the device
         steps.append(time.perf_counter() - begun)
         if step.number == given.steps - 2 and save_every < given.steps:
+            trainer.wait_for_saves()  # one may be due at this step
             again = time.perf_counter()
             trainer.save()
             complete.append(time.perf_counter() - again)

@@ -7,7 +7,7 @@ random moment ended by a random signal (SIGKILL, SIGTERM, SIGINT, SIGHUP), and r
 weights must be those of the first training, bit for bit, and its folder must hold the same files. Meanwhile, a second
 process, which lives as long as the soak, opens the model of whatever is in the folder, translates with it and evaluates
 it, at random; `translate` and `evaluate` are also run as commands. A run folder that has no model yet may refuse them
-in one sentence; anything else is a failure.
+in one sentence; anything else is a failure, as is a refusal of the first training, which nobody disturbs.
 
 memory     of the process that translates and evaluates: the median of the resident memory in the last third of the
            time, against the median of the second third; in the first third, the allocator still finds its size. And
@@ -157,8 +157,11 @@ class Soak:
     def facts(self, seconds):
         lines = [json.loads(line) for line in (self.folder / "reader.jsonl").read_text().splitlines()]
         for line in lines:
-            self.check("Traceback" not in line.get("error", ""), line.get("error", "")[-600:])
+            is_fair = line["did"] != "failed" and (line["did"] != "refused" or line["folder"] == self.run_folder.name)
+            self.check(is_fair, f"reader, {line.get('folder')}: {line.get('error', '')[-600:]}")
             self.counts[f"reader: {line['did']}"] += 1
+        for what in ("translate", "evaluate"):
+            self.check(self.counts[f"reader: {what}"] > 0, f"the reading process did not {what} once")
         readings = [(line["at"] - lines[0]["at"], line["mb"]) for line in lines]
         second, third = (median_of(mb for at, mb in readings if n <= 3 * at / seconds < n + 1) for n in (1, 2))
         self.check(third <= GROWTH * second, f"resident memory grew from {second} to {third} MB")
@@ -206,19 +209,19 @@ def read_on(run, folder, seed):
     draw, facts = random.Random(seed), {}
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     while True:
+        opened = draw.choice((run, folder / "straight"))
         try:
-            model = clearformer.load(draw.choice((run, folder / "straight")), device="cpu")
+            model = clearformer.load(opened, device="cpu")
             model.translate(TEXTS, beam=draw.choice((1, 2, 4)))
             facts = {"did": "translate"}
             if draw.random() < 0.3:
-                clearformer.evaluate(folder / "straight", pairs=folder / "test.tsv", device="cpu")
+                opened = folder / "straight"
+                clearformer.evaluate(opened, pairs=folder / "test.tsv", device="cpu")
                 facts = {"did": "evaluate"}
-        except ClearformerError as error:
-            facts = {"did": "refused", "error": str(error)}
-        except FileNotFoundError as error:  # removed between two reads
-            facts = {"did": "refused", "error": str(error)}
+        except (ClearformerError, FileNotFoundError) as error:  # some file may be removed between two reads
+            facts = {"did": "refused", "folder": opened.name, "error": str(error)}
         except Exception:
-            facts = {"did": "failed", "error": traceback.format_exc()}
+            facts = {"did": "failed", "folder": opened.name, "error": traceback.format_exc()}
         model = None
         print(json.dumps({**facts, "at": time.monotonic(), "mb": round(resident_mb(), 1)}), flush=True)
         time.sleep(draw.uniform(0.2, 1.5))

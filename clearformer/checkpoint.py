@@ -26,7 +26,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -141,12 +141,14 @@ def part_names(index: Path) -> list[str]:
 
 
 def remove(folder: Path, names: Sequence[str]) -> None:
-    """Remove files of a run folder, after their checksums."""
+    """Remove files of a run folder, after their checksums; on a full disk before, which makes room for checksums."""
     if present := [name for name in names if (folder / name).exists()]:
-        forget(folder, present)
+        with suppress(OSError):
+            forget(folder, present)
         for name in present:
             (folder / name).unlink(missing_ok=True)
         flush(folder)
+        forget(folder, present)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -133,9 +133,10 @@ def add(folder: Path, entries: Table) -> None:
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
-    """Before files are removed: drop their checksums, if the folder keeps any."""
+    """Before files are removed: drop their checksums, if the folder keeps any of them."""
     with WRITING, suppress(ValueError):
-        if table := read(folder):
+        table = read(folder) or {}
+        if any(name in table for name in names):
             write(folder, {name: entry for name, entry in table.items() if name not in names})
 
 

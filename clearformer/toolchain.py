@@ -27,9 +27,12 @@ def keep_compiled_code() -> None:
     """Make torch.compile keep its code in the user's cache.
 
     Otherwise torch makes a folder among the temporary files as soon as `torch._dynamo` is imported, and never removes
-    it. Where the cache cannot be written, torch's choice stays.
+    it. Where the cache cannot be written, or the user has no home, torch's choice stays.
     """
-    folder = cache_home() / "inductor"
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        folder = cache_home() / "inductor"
+        nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    except (OSError, RuntimeError):  # a folder that may not be searched; no home
+        return
     if nearest.is_dir() and os.access(nearest, os.W_OK):
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))

@@ -1,12 +1,13 @@
 """checksums.json: a flipped bit in any file of a run is named; a log that grows, and a crash, are no faults."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from clearformer import checksums
-from clearformer.checkpoint import write_json, write_text
+from clearformer.checkpoint import RunFolder, remove, write_json, write_text
 from clearformer.checksums import CHECKSUMS, faults, note, read, seal
 
 
@@ -100,3 +101,32 @@ def test_a_folder_without_checksums_gets_none_by_a_write(tmp_path: Path) -> None
     write_text(tmp_path / "notes.txt", "x")
     assert not (tmp_path / CHECKSUMS).exists()
     assert faults(tmp_path) == []
+
+
+def test_a_full_disk_is_cleaned_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checksums are dropped before a file is removed; if there is no room for the rest of them, afterwards."""
+    write = checksums.write
+
+    def write_if_there_is_room(folder: Path, table: checksums.Table) -> None:
+        if (folder / "data" / "train.safetensors").exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(folder, table)
+
+    monkeypatch.setattr(checksums, "write", write_if_there_is_room)
+    remove(folder, ["data/train.safetensors"])
+    assert sorted(read(folder) or {}) == ["metrics.jsonl", "recipe.toml"]
+    assert faults(folder) == []
+
+
+def test_parts_without_checksums_are_removed_from_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save that failed has left them. Nothing is written, so that no room is needed."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for rank in (0, 1):
+        (folder / f"last.save-3.rank-{rank}-of-2.safetensors").write_bytes(b"half")
+    monkeypatch.setattr(checksums, "write", fail)
+    RunFolder(folder).discard_unlisted()
+    assert not [*folder.glob("last*")]
+    assert faults(folder) == []

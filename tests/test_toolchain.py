@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -33,6 +34,27 @@ def test_a_cache_that_cannot_be_written_changes_nothing(monkeypatch: pytest.Monk
     monkeypatch.setenv("CLEARFORMER_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     keep_compiled_code()
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+
+
+def test_without_a_home_torch_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("CLEARFORMER_CACHE", "~nobody-has-this-name/cache")
+    keep_compiled_code()
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+
+
+def test_in_a_folder_that_may_not_be_searched_torch_chooses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Root may search all folders, so that this is an error of the system made by hand."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("CLEARFORMER_CACHE", str(tmp_path))
+    with monkeypatch.context() as closed:
+        closed.setattr(Path, "exists", refuse)
+        keep_compiled_code()
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 

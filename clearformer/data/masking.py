@@ -6,7 +6,8 @@
     10 %  stay unchanged                            because the texts of later tasks contain no mask token
 
 The result depends only on the tokens and the generator, so that an epoch can be repeated. BERT masked its texts in
-advance, in ten versions; `fixed_masks` does the same, with a generator for each row and version (data/row_draws.py).
+advance, in ten versions; `fixed_masks` does the same, with a generator for each row and version (data/row_draws.py). As
+BERT's files, these versions serve all runs on a text, whatever their seeds.
 """
 
 from collections.abc import Sequence
@@ -33,8 +34,8 @@ class MaskingConfig(Config):
     fixed_masks: int | None = Field(
         None,
         ge=1,
-        description="number of masked versions of each row, drawn once; each epoch takes one of them. 10 in BERT; "
-        "default: other masks in every epoch, as in RoBERTa",
+        description="number of masked versions of each row, which are the same in every run on this text; each epoch "
+        "takes one of them, by train.seed. 10 in BERT; default: other masks in every epoch, as in RoBERTa",
     )
 
     def model_post_init(self, _: object) -> None:

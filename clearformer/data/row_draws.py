@@ -3,6 +3,7 @@
     draw = RowDraws(rows, versions, width)              rows, versions (B,); a generator for each (row, version)
     draw.random((B, T))                                 uniform in [0, 1), T at most `width`
 
+No seed of a training takes part: like texts that are masked in files, the versions are the same for all runs.
 It has the methods of `numpy.random.Generator` that draw masks and pairs. A row takes `width` numbers of a table,
 however many columns the batch has, so that longer rows beside it change nothing.
 """

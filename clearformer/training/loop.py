@@ -247,8 +247,9 @@ class Trainer:
         self.begin()
 
     def checkpoint(self) -> None:
-        """Save a checkpoint between two steps, unless there is one already."""
+        """Save a checkpoint between two steps, unless there is one already; return when it is complete."""
         if self.saved == (self.progress.step, self.progress.judged):
+            self.wait_for_saves()
             return
         if self.has_rewound():
             return
@@ -399,11 +400,12 @@ class Trainer:
         return 0
 
     def tested(self, test: Validate) -> dict[str, Any]:
-        """Return what a test says of the best weights. The sharded model takes them, each rank its rows."""
+        """Return what a test of the uncompiled best weights says. The sharded model takes them, each rank its rows."""
         with opened(self.run.model) as (weights, _):
             load_weights(self.model, weights, str(self.run.model), self.part)
         self.model.eval()
-        with block_by_block(self.model):  # a signal during the last step does not end the test
+        # A signal during the last step does not end the test.
+        with torch.compiler.set_stance("force_eager"), block_by_block(self.model):
             return test(self.model, self.progress.step)
 
     def validated(self, validate: Validate) -> dict[str, float]:
@@ -444,10 +446,10 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.weights.items()}
         for states in self.world.gather({n: state.cpu() for n, state in self.carried.items()}):
             tensors |= {f"carried.{n}": state for n, state in states.items()}
-        self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         self.splitter.agree(self.progress)
         facts = {"progress": asdict(self.progress), "meter": self.meter.state(), "optimizer": self.optimizer_name}
         self.write(self.run.last, tensors, facts)
+        self.saved, self.saved_at = (self.progress.step, self.progress.judged), time.monotonic()
         if not self.is_sharded and self.world.is_first:
             self.run.discard_parts()
             seal(self.run.path)  # with the log and the prepared data

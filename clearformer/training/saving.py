@@ -29,7 +29,7 @@ from clearformer.disk import atomically
 from clearformer.errors import ClearformerError, MachineError
 from clearformer.small_files import read_json
 from clearformer.training.distributed import World
-from clearformer.training.meeting import POLLS, lost
+from clearformer.training.meeting import POLLS, is_lost, lost
 from clearformer.training.parts import Piece, merge, pieces_of, write_part
 
 
@@ -133,7 +133,7 @@ class Saver:
                 if self.failure is None:
                     self.write(job)
             except Exception as error:  # reported by the thread of training
-                self.failure = explained(error, job.target)
+                self.failure = explained(error, job.target, self.meeting.seconds)
             finally:
                 self.done[job.target].set()
 
@@ -196,7 +196,7 @@ class Saver:
         try:
             yield
         except Exception as error:
-            clear = explained(error, path)
+            clear = explained(error, path, self.meeting.seconds)
             self.tell(key, {"message": clear.message, "hint": clear.hint})
             raise
 
@@ -214,9 +214,11 @@ class Saver:
         return value
 
 
-def explained(error: Exception, path: Path) -> ClearformerError:
+def explained(error: Exception, path: Path, seconds: float) -> ClearformerError:
     if isinstance(error, ClearformerError):
         return error
+    if isinstance(error, RuntimeError) and is_lost(error):  # the process that holds the store has ended
+        return lost(seconds)
     return MachineError(f"{path} cannot be written: {error}", "the last checkpoint is intact")
 
 

@@ -60,7 +60,8 @@ class Splitter:
         """Add the losses of all micro-batches to `loss`, which is 0. `at.largest_part` is lowered until they fit."""
         before, limit = {n: (state, state.clone()) for n, state in self.carried.items()}, at.largest_part
         while size := self.attempt(batches, compute, loss, at.largest_part):
-            at.largest_part = max(1, size // 2)
+            # Parts are at most as large as the limit on average: one that does not fit may be twice as large.
+            at.largest_part = max(1, min(size, at.largest_part or size) // 2)
             self.restore(before)
             self.start_again()
             loss.zero_()

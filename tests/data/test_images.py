@@ -176,6 +176,7 @@ def test_an_album_takes_an_idx_file_of_any_name(tmp_path: Path) -> None:
         ("a.csv", b"1,2", "unsupported file type"),
         ("x-images-idx3-ubyte", b"\0\0\x09\x03", "is not an idx file of uint8 values"),
         ("x-images-idx3-ubyte", b"\0\0\x08", "is not an idx file of uint8 values"),
+        ("x-images-idx3-ubyte", b"\x89PNG\r\n", "is not an idx file of uint8 values"),
         (
             "x-images-idx3-ubyte",
             b"\0\0\x08\x03" + struct.pack(">3i", 2, 3, 5) + b"\0" * 29,

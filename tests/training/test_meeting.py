@@ -27,8 +27,13 @@ class StoppedStore:
 class EndedStore:
     """A store whose process has ended: connections are closed."""
 
-    def answer(self, *question: object) -> int:
-        raise RuntimeError("Connection reset by peer")
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def answer(self, key: str, *question: object) -> int:
+        if key.startswith("beat"):
+            raise RuntimeError
+        raise self.error
 
     set = check = add = answer
 
@@ -69,8 +74,10 @@ def test_a_store_that_never_answers_is_noticed():
     meeting.end()
 
 
-def test_a_store_that_has_ended_is_an_error():
-    meeting = Meeting(EndedStore(), 1, 2, seconds=5)
-    with pytest.raises(RuntimeError, match="Connection reset"):
+@pytest.mark.parametrize("kind", [RuntimeError, OSError, ValueError])
+def test_a_store_that_has_ended_is_an_error(kind: type[Exception]) -> None:
+    """Whatever the error is: the barrier must not end as if all ranks had met."""
+    meeting = Meeting(EndedStore(kind("Connection reset by peer")), 1, 2, seconds=5)
+    with pytest.raises(kind, match="Connection reset"):
         meeting.barrier()
     meeting.end()

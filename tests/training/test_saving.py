@@ -4,7 +4,8 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from clearformer.checkpoint import RunFolder, save_tensors
 from clearformer.data.batch import TextBatch
 from clearformer.errors import MachineError, TrainingError
-from clearformer.training import saving
+from clearformer.training import loop, saving
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.loop import Trainer
@@ -25,6 +26,7 @@ from clearformer.training.optim import OptimConfig
 from clearformer.training.parts import load_saved, write_part
 from clearformer.training.saving import Saver
 from clearformer.training.schedules import ScheduleConfig
+from clearformer.training.session import Session
 
 WEIGHTS = {"weight": torch.arange(15.0).view(3, 5)}
 
@@ -91,6 +93,34 @@ def test_all_ranks_say_why_one_cannot_write(
     assert not RunFolder(tmp_path / "run").checkpoint.exists()
 
 
+class EndingStore:
+    """The store of a first process that ends as soon as another one asks for what it has committed."""
+
+    def __init__(self) -> None:
+        self.store = dist.HashStore()
+
+    def check(self, keys: list[str]) -> bool:
+        if any("saves" in key for key in keys):
+            raise dist.DistNetworkError("Connection reset by peer")
+        return bool(self.store.check(keys))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def test_a_lost_store_is_no_file_that_cannot_be_written(tmp_path: Path) -> None:
+    store = EndingStore()
+    worlds: list[World] = [Ranks(rank, 2, Meeting(store, rank, 2, seconds=20)) for rank in range(2)]
+    for saver in savers(worlds, tmp_path / "run"):
+        saver.save(saver.run.last, WEIGHTS, {})
+        with pytest.raises(MachineError, match=r"another process of this run has ended, or has not .* for 20 s"):
+            saver.wait()
+        saver.close()
+    for world in worlds:
+        assert world.meeting is not None
+        world.meeting.end()
+
+
 # --- a saver whose copies are finished late, as on a GPU
 
 
@@ -136,7 +166,10 @@ class LateSaver:
 
 
 class Block(nn.Linear):
-    """The methods of a sharded block."""
+    """The methods of a sharded block. Its `forward` is its own, since torch.compile leaves out those of torch."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return super().forward(hidden)
 
     def unshard(self) -> None:
         pass
@@ -176,6 +209,62 @@ def test_a_run_that_diverges_finishes_its_last_save(tmp_path: Path) -> None:
     assert trainer.saver.is_waited_for  # type: ignore[union-attr]
 
 
+class FullDisk(LateSaver):
+    """Its thread finds a full disk, of which the thread of training hears when it waits."""
+
+    def wait(self) -> None:
+        raise MachineError("the disk is full", "free some space")
+
+
+def session_on(trainer: Trainer, n_steps: int) -> Session:
+    session = Session(trainer, Steps(), dict, nullcontext())
+    assert [next(session).number for _ in range(n_steps)] == [*range(1, n_steps + 1)]
+    return session
+
+
+@pytest.mark.parametrize("end", [Session.save, Session.close])
+def test_a_session_waits_for_the_save_of_its_step(tmp_path: Path, end: Callable[[Session], None]) -> None:
+    """It is written beside training, and had only begun when the session said `saved`."""
+    trainer = sharded(tmp_path)
+    session, saver = session_on(trainer, 2), trainer.saver
+    assert isinstance(saver, LateSaver)
+    assert "last.safetensors" not in saver.saved
+    end(session)
+    assert saver.is_waited_for
+    session.close()
+
+
+@pytest.mark.parametrize("end", [Session.save, Session.close])
+def test_a_session_says_that_its_save_has_failed(
+    tmp_path: Path, end: Callable[[Session], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = sharded(tmp_path)
+    trainer.saver = FullDisk()  # type: ignore[assignment]
+    session = session_on(trainer, 2)
+    with pytest.raises(MachineError, match="the disk is full"):
+        end(session)
+    assert "saved" not in capsys.readouterr().err
+    with suppress(MachineError):
+        session.close()
+
+
+def test_a_save_that_has_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MachineError("the disk is full", "free some space")
+
+    trainer = sharded(tmp_path, save_every=3)
+    trainer.is_sharded = False
+    session = session_on(trainer, 1)
+    with monkeypatch.context() as full:
+        full.setattr(loop, "save_tensors", fail)
+        with pytest.raises(MachineError, match="the disk is full"):
+            session.save()
+    assert not trainer.run.last.exists()
+    session.save()
+    assert trainer.run.last.exists()
+    session.close()
+
+
 def test_a_signal_in_the_last_step_does_not_end_the_test(tmp_path: Path) -> None:
     """The ranks of a sharded run ask each other for signals at every 16th block."""
     trainer = sharded(tmp_path)
@@ -183,3 +272,24 @@ def test_a_signal_in_the_last_step_does_not_end_the_test(tmp_path: Path) -> None
     save_tensors(trainer.run.model, trainer.model.state_dict())
     results = trainer.tested(lambda model, step: {"calls": sum(len(model(torch.ones(1, 5))) for _ in range(40))})
     assert results == {"calls": 40}
+
+
+def test_the_test_runs_the_uncompiled_model(tmp_path: Path) -> None:
+    """As validation does: blocks would be compiled again for the shapes of decoding."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def test(model: nn.Module, step: int) -> dict[str, int]:
+        with torch.no_grad():
+            return {"rows": len(model(torch.ones(3, 5)))}
+
+    trainer = sharded(tmp_path)
+    save_tensors(trainer.run.model, trainer.model.state_dict())
+    trainer.model.compile(backend=backend)
+    assert trainer.tested(test) == {"rows": 3}
+    assert graphs == []
+    test(trainer.model, 0)
+    assert len(graphs) == 1

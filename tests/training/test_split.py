@@ -7,6 +7,7 @@ import json
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -199,11 +200,36 @@ def test_a_training_has_the_same_losses_and_a_resumed_one_knows_the_size(tmp_pat
     assert all((one[name] - two[name]).abs().max() < 1e-10 for name in one)
 
 
-def test_with_dropout_a_divided_run_repeats_itself(tmp_path):
+def test_with_dropout_a_step_that_starts_again_draws_the_same(tmp_path):
     """Draws differ from the draws for the whole; they are seeded again where the step starts again."""
-    for name in "ab":
-        trainer_for("gpt", tmp_path / name, 5, dropout=0.3).train(Steps("gpt"))
-    assert torch.equal(losses(tmp_path / "a"), losses(tmp_path / "b"))
+    fails = trainer_for("gpt", tmp_path / "fails", 5, dropout=0.3)
+    fails.train(Steps("gpt"))
+    knows = trainer_for("gpt", tmp_path / "knows", 5, dropout=0.3)
+    knows.progress.largest_part = fails.progress.largest_part
+    knows.train(Steps("gpt"))
+    assert knows.objective.calls < fails.objective.calls
+    assert torch.equal(losses(tmp_path / "fails"), losses(tmp_path / "knows"))
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_part_that_is_twice_as_large_as_the_limit_is_divided_again(most):
+    """Only two of five rows have labels, and they come into one part; its half is the limit that it was made by."""
+    labels = torch.full((5, 10), IGNORE)
+    labels[2:4] = 1
+    batch, at, tried = EncoderBatch(torch.ones_like(labels), labels=labels), Progress(largest_part=30), list[int]()
+    assert [size_of(part) for part in parts_of(batch, 30)] == [20, 20, 60, 20]
+
+    def compute(part: EncoderBatch) -> Tensor:
+        tried.append(len(part))
+        assert len(tried) < 100
+        if len(part) > most:
+            raise RuntimeError(LACK)
+        return torch.tensor(float(part.n_tokens))
+
+    splitter = Splitter(nn.Linear(2, 3), {}, lambda: None, World())
+    with pytest.raises(RuntimeError, match="can't allocate memory") if most == 0 else nullcontext():
+        assert splitter.sum([batch], compute, torch.zeros(()), at) == 20
+        assert at.largest_part == 15
 
 
 def test_one_row_cannot_be_divided(tmp_path):

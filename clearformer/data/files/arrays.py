@@ -31,10 +31,11 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             start = file.read(4)
-            if len(start) == 4 and start[3] > MAX_AXES:
+            is_idx = len(start) == 4 and start[:3] == b"\0\0\x08"
+            if is_idx and start[3] > MAX_AXES:
                 raise DataError(f"{path}: an array of {start[3]} axes; images have 3 or 4", HINT)
-            sizes = file.read(4 * start[3]) if len(start) == 4 else b""
-            if len(start) < 4 or start[:3] != b"\0\0\x08" or len(sizes) < 4 * start[3]:
+            sizes = file.read(4 * start[3]) if is_idx else b""
+            if not is_idx or len(sizes) < 4 * start[3]:
                 raise DataError(f"{path} is not an idx file of uint8 values", "use the format of the MNIST files")
             shape = np.frombuffer(sizes, ">i4").tolist()
             n_bytes = prod(shape)
