@@ -14,6 +14,8 @@ from threading import Thread
 from typing import Any
 
 from clearformer.errors import ConfigError, MachineError
+from clearformer.handles.image_model import ImageModel
+from clearformer.handles.transcriber import Transcriber
 from clearformer.serve.app import create_app
 from clearformer.serve.guard import LOOPBACK
 from clearformer.serve.limits import Limits
@@ -128,7 +130,8 @@ def as_url(host: str) -> str:
 
 def invite(url: str, key_file: Path | None, store: Store) -> str:
     """Return what to type next: a request to the first model that works when pasted."""
-    verbs = store.open().handle.verbs
+    handle = store.open().handle
+    verbs = () if isinstance(handle, ImageModel | Transcriber) else handle.verbs  # examples are texts
     path, body = next((EXAMPLES[verb] for verb in EXAMPLES if verb in verbs), ("/v1/models", ""))
     key = f' -H "Authorization: Bearer $(head -n1 {key_file})"' if key_file else ""
     return f"curl {url}{path}{key}{f' -d {chr(39)}{body}{chr(39)}' if body else ''}"

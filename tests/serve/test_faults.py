@@ -77,10 +77,19 @@ def disconnect(url: str, n: int, seed: int) -> None:
         connection.close()
 
 
+@pytest.mark.parametrize("n_workers", [0, 2])
 @pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.slow)])
-def test_disconnects_at_random_moments_leak_nothing(store: Store, serving: Any, n: int) -> None:
+def test_disconnects_at_random_moments_leak_nothing(
+    folders: dict[str, Path], serving: Any, n: int, n_workers: int
+) -> None:
+    store = Store([folders["gpt"]], workers=n_workers)
     opened, app = store.open("gpt"), create_app(store)
+    assert eventually(lambda: len(opened.engine.workers) == n_workers)
     with serving(app) as url:
+        if n_workers:
+            crew = opened.engine.served.crew
+            assert crew is not None
+            assert eventually(lambda: all(member.is_ready for member in crew.members), 60)
         disconnect(url, 5, 0)
         assert eventually(lambda: app.state.traffic.active == 0)
         n_threads, n_open = threading.active_count(), n_open_files()
@@ -96,6 +105,7 @@ def test_disconnects_at_random_moments_leak_nothing(store: Store, serving: Any, 
         group = next(iter(opened.engine.scheduler.groups.values()), None)
         assert group is None or not list(group)  # no row is kept for a client that left
         assert httpx.post(f"{url}/v1/completions", json=BODY).status_code == 200
+    store.close()
 
 
 def n_open_files() -> int:

@@ -191,6 +191,11 @@ def test_transcriptions_are_those_of_transcribe(api: Any, folders: dict[str, Pat
     assert plain.strip() == expected["text"]
     subtitles = api.audio.transcriptions.create(model="recogniser", file=file, response_format="srt")
     assert subtitles.startswith("1\n00:00:00,")
+    events = list(api.audio.transcriptions.create(model="recogniser", file=file, stream=True))
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == expected["text"]
+    assert [event.type for event in events] == ["transcript.text.delta"] * (len(events) - 1) + ["transcript.text.done"]
+    with pytest.raises(openai.BadRequestError, match="srt cannot be streamed"):
+        api.audio.transcriptions.create(model="recogniser", file=file, stream=True, response_format="srt")
     with pytest.raises(openai.BadRequestError, match="the recording is not a recording in a supported format"):
         api.audio.transcriptions.create(model="recogniser", file=io.BytesIO(b"no sound"))
 

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
+import clearformer
 from clearformer.serve.runs import Tail, describe_run
 from clearformer.training.journal import cut_back
 
@@ -183,3 +184,35 @@ def test_samples_and_histograms(client: TestClient, write_run: WriteRun) -> None
     assert (response.status_code, response.json()["error"]["code"]) == (400, "DataError")
     for path in ("samples", "histograms"):
         assert client.get(f"/api/{path}", params={"run": "../../etc"}).status_code == 400
+
+
+def test_the_model_of_a_running_training_is_seen_at_work(tmp_path: Path) -> None:
+    """Between two steps of a training, the lens shows the last saved weights; after the next save, the new ones."""
+    from clearformer.serve.app import create_app
+    from clearformer.serve.store import Store
+
+    pairs = [("a cat", "un chat"), ("a dog", "un chien"), ("the cat", "le chat"), ("the dog", "le chien")] * 8
+    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 8, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    settings: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()} | {
+        "text.vocab_size": 60,
+        "text.strict": False,
+        "optim.lr": 0.1,
+        "train.metric": "loss",
+    }
+    run = tmp_path / "runs" / "live"
+    session = clearformer.start_run(pairs=pairs, valid=pairs, out=run, steps=6, settings=settings, device="cpu")
+    steps = iter(session)
+    patterns = []
+    with TestClient(create_app(Store(runs=tmp_path / "runs")), base_url="http://127.0.0.1:8137") as client:
+        for _ in range(2):
+            next(steps)
+            session.validate()
+            session.save()
+            body = {"model": "runs/live", "text": "the cat", "target": "le chat"}
+            answer = client.post("/api/activations", json={**body, "names": ["encoder.blocks.0.attn.pattern"]})
+            assert answer.status_code == 200, answer.text
+            patterns.append(answer.content)
+            [row] = client.get("/api/runs").json()["runs"]
+            assert (row["name"], row["is_live"]) == ("live", True)
+    session.close()
+    assert patterns[0] != patterns[1]

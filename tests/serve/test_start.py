@@ -102,3 +102,13 @@ def test_the_studio_is_behind_the_same_key(store: Store) -> None:
         assert client.get("/static/main.js").status_code == 401
         assert client.get(f"/?token={KEY}").headers["content-type"].startswith("text/html")
         assert client.get("/static/main.js").status_code == 200  # by the cookie
+
+
+@pytest.mark.parametrize("kind", ["gpt", "bert", "classifier", "image_classifier", "recogniser"])
+def test_the_line_to_paste_works_for_every_kind(folders: dict[str, Path], serving: Any, kind: str) -> None:
+    store = Store([folders[kind]])
+    with serving(create_app(store)) as url:
+        line = invite(url, None, store)
+        done = subprocess.run(["bash", "-c", f"{line} --silent --fail-with-body"], capture_output=True, text=True)
+    assert done.returncode == 0, (line, done.stdout)
+    store.close()

@@ -1,18 +1,22 @@
 """POST /v1/audio/transcriptions, in the shape of OpenAI's API: the words of a recording."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request, UploadFile
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearformer.data.audio import SoundBytes, read_audio
+from clearformer.errors import DataError
 from clearformer.handles.transcriber import Transcript, Word
-from clearformer.serve.answers import JSONText
+from clearformer.serve.answers import STREAM_HEADERS, JSONText
 from clearformer.serve.asking import call, open_for
+from clearformer.serve.v1.writing import data, guarded
 
 MOST_SECONDS = 3600.0
 WORDS_PER_LINE = 8  # of subtitles
+EXAMPLE = 'data: {"type":"transcript.text.delta","delta":"seven"}\n\ndata: [DONE]\n\n'
 router = APIRouter()
 
 
@@ -30,7 +34,7 @@ class TranscriptionRequest(BaseModel):
     language: str | None = Field(None, max_length=100, description="ignored: a model knows one")
     prompt: str | None = Field(None, max_length=10_000, description="ignored")
     temperature: float | None = Field(None, ge=0, le=1, description="ignored: the most probable text is returned")
-    stream: Literal["false", "False", "0"] | None = Field(None, description="not supported")
+    stream: bool | None = Field(None, description="with json or text: the words as events, as soon as all are known")
 
 
 class TimedWord(BaseModel):
@@ -50,10 +54,20 @@ class TranscriptionAnswer(BaseModel):
 @router.post(
     "/v1/audio/transcriptions",
     response_model=TranscriptionAnswer,
-    responses={200: {"description": "The words.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {
+            "description": "The words.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE},
+            },
+        }
+    },
 )
 async def transcribe(request: Request, body: Annotated[TranscriptionRequest, Form()]) -> Response:
     """Transcribe a recording."""
+    if body.stream and body.response_format not in ("json", "text"):
+        raise DataError(f"{body.response_format} cannot be streamed", 'set response_format to "json", or omit stream')
     _, chosen = await open_for(request, "transcribe", body.model)
     content = await body.file.read()
 
@@ -62,6 +76,8 @@ async def transcribe(request: Request, body: Annotated[TranscriptionRequest, For
         return handle.transcribe([samples])[0], len(samples) / handle.sound.rate
 
     transcript, seconds = await call(request, chosen, compute)
+    if body.stream:
+        return StreamingResponse(guarded(deltas(transcript)), media_type="text/event-stream", headers=STREAM_HEADERS)
     if body.response_format == "json":
         return JSONText({"text": transcript.text})
     if body.response_format == "verbose_json":
@@ -71,6 +87,13 @@ async def transcribe(request: Request, body: Annotated[TranscriptionRequest, For
     if body.response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
     return PlainTextResponse(subtitles(transcript.words, body.response_format))
+
+
+async def deltas(transcript: Transcript) -> AsyncIterator[str]:
+    """Yield the text word by word, then the whole text. All words are known at once: the network reads both ways."""
+    for i, word in enumerate(transcript.text.split(" ")):
+        yield data({"type": "transcript.text.delta", "delta": f" {word}" if i else word})
+    yield data({"type": "transcript.text.done", "text": transcript.text})
 
 
 def subtitles(words: list[Word], format: str) -> str:
