@@ -1,6 +1,6 @@
 """The engine of the server beside offline decoding of the same texts, and beside one text at a time.
 
-    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--device cpu] [--out FILE]
+    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--device cpu] [--workers N]
 
 64 clients ask for translations by the bundled model, each for one text at a time, and for the next one as soon as it is
 answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to 5 hypotheses. Each contestant
@@ -9,7 +9,7 @@ has a process of its own, because two pools of threads in one process take each 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
     one_thread      the same with one thread of torch instead of one per core
     engine          the clients are threads; texts join and leave running batches, in as many processes as
-                    `clearformer serve` starts for the model
+                    `clearformer serve --workers N` starts for the model
     one_process     the same with one batch, in the process of the clients
     single          the same clients and a part of the texts, but the engine decodes one text at a time
 
@@ -89,10 +89,10 @@ def n_tokens(answers):
     return sum(len(answer.tokens) + 1 for answer in answers.values())
 
 
-def start_engine(device, room, has_workers):
+def start_engine(device, room, n_workers):
     """Start an engine, and wait for its worker processes, if it has any."""
-    opener = Opener(find(DEFAULT), device, open_model) if has_workers else None
-    engine = Engine(clearformer.load(device=device), room=room, opener=opener)
+    opener = Opener(find(DEFAULT), device, open_model)
+    engine = Engine(clearformer.load(device=device), room=room, opener=opener, n_workers=n_workers)
     crew = engine.served.crew
     while crew is not None and not all(member.is_ready for member in crew.members):
         time.sleep(0.1)
@@ -110,7 +110,8 @@ def compete(arguments):
     else:
         room, n = (Room(rows=1), arguments.singles) if arguments.only == "single" else (None, len(texts))
         with ThreadPoolExecutor(1) as starter:  # a thread that ends, as in the server: OpenMP keeps threads for each
-            engine = starter.submit(start_engine, arguments.device, room, arguments.only == "engine").result()
+            n_workers = arguments.workers if arguments.only == "engine" else 0
+            engine = starter.submit(start_engine, arguments.device, room, n_workers).result()
         work = lambda: served(engine, texts[:n], beams, arguments.clients)  # noqa: E731
     rates, by_cpu, seconds, texts_of = [], [], [], []
     for turn in range(arguments.repeats + 1):
@@ -147,14 +148,15 @@ def main():
     parser.add_argument("--singles", type=int, default=96, help="texts that are decoded one at a time")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--workers", type=int, help="worker processes of the engine; by default as many as it chooses")
     parser.add_argument("--only", choices=CONTESTANTS, help="measure one contestant in this process")
     parser.add_argument("--out", type=Path, help="a file in results/ by default")
     arguments = parser.parse_args()
     if arguments.only:
         compete(arguments)
         return
-    names = ("clients", "texts", "singles", "repeats", "device")
-    options = [word for name in names for word in (f"--{name}", str(getattr(arguments, name)))]
+    given = {name: getattr(arguments, name) for name in ("clients", "texts", "singles", "repeats", "device", "workers")}
+    options = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     outcomes = {}
     for name in CONTESTANTS:
         command = [sys.executable, __file__, *options, "--only", name]

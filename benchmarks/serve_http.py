@@ -2,7 +2,7 @@
 
     python benchmarks/serve_http.py [--clients 64] [--seconds 60] [--out FILE]
     python benchmarks/serve_http.py --minutes 10 [--out FILE]                          only the memory of the server
-    python benchmarks/serve_http.py --device cuda --clients 256 [--model runs/gpt2]    on a GPU
+    python benchmarks/serve_http.py --device cuda --clients 256 [--model runs/gpt2] [--workers 8]    on a GPU
 
 The clients are another process on the same cores (http_clients.py). Each asks for one text at a time, of 1 to 4
 sentences, with a beam of 1 to 5; greedy ones are streamed. Every answer is compared with offline decoding.
@@ -130,7 +130,8 @@ def percentiles(seconds):
 
 
 def serve_words(arguments):
-    return ["-m", "clearformer", "serve", "--port", "0", "--device", arguments.device, "--model", arguments.model]
+    words = ["-m", "clearformer", "serve", "--port", "0", "--device", arguments.device, "--model", arguments.model]
+    return words if arguments.workers is None else [*words, "--workers", str(arguments.workers)]
 
 
 def measure(arguments):
@@ -201,13 +202,14 @@ def main():
     parser.add_argument("--minutes", type=int, help="observe only the memory of the server, for so long")
     parser.add_argument("--model", default=DEFAULT, help="a run folder or a Hugging Face folder")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--workers", type=int, help="worker processes of the server; by default as many as it chooses")
     parser.add_argument("--out", type=Path, help="a file in results/ by default")
     arguments = parser.parse_args()
     out = arguments.out or RESULTS / ("serve-soak.json" if arguments.minutes else "serve-http.json")
     keep_freed_memory()  # as the commands do
     result = soak(arguments) if arguments.minutes else measure(arguments)
-    names = ("clients", "texts", "minutes" if arguments.minutes else "seconds", "model", "device")
-    given = [f"--{name} {getattr(arguments, name)}" for name in names]
+    names = ("clients", "texts", "minutes" if arguments.minutes else "seconds", "model", "device", "workers")
+    given = [f"--{name} {value}" for name in names if (value := getattr(arguments, name)) is not None]
     command = f"python benchmarks/serve_http.py {' '.join(given)}"
     record({**result, **stamp(command, transformers=version("transformers"))}, out)
 
