@@ -319,18 +319,22 @@ class Engine:
         self.scheduler.turn(text for text in new if text.joins)
 
     def admit(self, now: float) -> Iterator[Text]:
-        """Remove the texts from the queue for which there is room, in turn: here, or in a worker process."""
+        """Remove the texts from the queue for which there is room, in turn: here, or in a worker process.
+
+        The scheduler is asked once per turn, since it counts the texts that it admits only when they have joined.
+        """
+        is_asked = False
         while (text := self.waiting.first()) is not None:
             if text.is_for_crew:
                 if not text.crew.take(text):
                     return
                 self.waiting.pop()
                 text.ticket.started = text.ticket.started or now
+            elif is_asked:
+                return
             else:
-                here = list(self.scheduler.admit(self.waiting))
-                if not here:
-                    return
-                yield from here
+                is_asked = True
+                yield from self.scheduler.admit(self.waiting)
 
     def answer_alone(self, text: Text) -> None:
         """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""

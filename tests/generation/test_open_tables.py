@@ -146,7 +146,8 @@ def test_tables_are_lent_again() -> None:
     tables = Tables(model, counted)
     first = decode_in_turns(tables, todo, 1, 5)
     n_first = n_made
-    assert decode_in_turns(tables, todo, 1, 5) == first
+    again = decode_in_turns(tables, todo, 1, 5)  # sources whose shape recurs are padded to it
+    assert_as_alone(again, [first[i] for i in range(len(todo))])
     assert n_made == n_first
 
 
