@@ -24,12 +24,13 @@ class Advice(NamedTuple):
 
 def advise(recipe: Tables, batches: Batches, target: Target) -> list[Advice]:
     """Return changes after which the training fits, the cheapest first; if none suffices, what is needed least."""
-    tried = [
-        Advice(shown(changes), estimate(changed(recipe, changes), divided(batches, changes), target))
-        for changes in candidates(recipe, target)
-    ]
-    fitting = [advice for advice in tried if advice.estimate.fits]
-    return fitting[:3] or sorted(tried, key=lambda advice: advice.estimate.peak)[:1]
+    few, tried = batches.fewest(), list[Advice]()
+    for changes in candidates(recipe, target):
+        tried.append(Advice(shown(changes), estimate(changed(recipe, changes), divided(few, changes), target)))
+        fitting = [advice for advice in tried if advice.estimate.fits]
+        if len(fitting) == 3:
+            break
+    return fitting or [min(tried, key=lambda advice: advice.estimate.peak)]
 
 
 def candidates(recipe: Tables, target: Target) -> Iterator[dict[str, Any]]:

@@ -52,6 +52,10 @@ class Batches:
         task.recipe = recipe
         return task
 
+    def fewest(self) -> "Batches":
+        """The largest steps and the typical one of median size, for many rehearsals."""
+        return replace(self, typical=[self.typical[len(self.typical) // 2]])
+
 
 @contextmanager
 def sample_batches(recipe: Recipe, device: torch.device, world: World) -> Iterator[Batches]:
@@ -117,8 +121,9 @@ def chosen(task: Task, world: World) -> Batches:
     places = sorted({round(i * (n - 1) / max(1, min(n, LOOK) - 1)) for i in range(min(n, LOOK))})
     steps = sorted((source.load(0, place, world) for place in places), key=size_of)
     longest = max(steps, key=longest_row)
+    largest = [steps[-1]] if longest is steps[-1] else [steps[-1], longest]
     typical = [steps[round((i + 0.5) / N_TYPICAL * len(steps) - 0.5)] for i in range(min(N_TYPICAL, len(steps)))]
-    return Batches(task.recipe, task, [steps[-1], longest], typical)
+    return Batches(task.recipe, task, largest, typical)
 
 
 def size_of(step: Step) -> int:
