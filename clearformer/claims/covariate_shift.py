@@ -86,8 +86,8 @@ def look(seed: int = 0) -> dict[str, Any]:
 
     moved, white = ([values[name][-1] for name in NORMS] for values in (shifts, recognised))
     return {
-        "title": f"The last layer's means move by {moved[0]:.2f} deviations without a norm, {moved[1]:.2f} with batch norm, "
-        f"{moved[2]:.2f} with layer norm; white roses recognised: {white[0]:.0%}, {white[1]:.0%}, {white[2]:.0%}",
+        "title": f"The last layer's means move by {moved[0]:.2f} deviations without a norm, {moved[1]:.2f} with batch "
+        f"norm, {moved[2]:.2f} with layer norm; white roses recognised: {white[0]:.0%}, {white[1]:.0%}, {white[2]:.0%}",
         "seed": seed,
         "seeds": SEEDS,
         "between_minibatches": between,
