@@ -1,6 +1,6 @@
 """The sentence scorer of the course notes on recurrent networks: tanh and σ, one way and both ways, one layer and two.
 
-    python benchmarks/sentence_scorers.py [--data FOLDER] [--seeds 1,2,3] [--steps 500]
+    python benchmarks/sentence_scorers.py [--data FOLDER] [--seeds 1,2,3]
 
 recipes/rnn-sentence-scorer.toml on the English side of Tatoeba's sentence pairs, each sentence once, in an order
 that is shuffled by a fixed seed. The run folders are runs/sentence-scorer-NETWORK-SEED; finished ones are only read.
@@ -81,13 +81,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", default="1,2,3", help="comma-separated list")
-    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=RESULTS / "rnn-sentence-scorers.json")
     args = parser.parse_args()
     provenance = stamp("python benchmarks/sentence_scorers.py")
     text = write_sentences(args.data / "tatoeba-eng-fra/fra.txt.gz", args.runs / "english.txt")
-    common = [f"data.train.path={text.resolve()}", "data.held_out_test=0.05", f"train.steps={args.steps}"]
+    common = [f"data.train.path={text.resolve()}", "data.held_out_test=0.05"]
     seeds = [int(seed) for seed in args.seeds.split(",")]
     by_seed: dict[str, list[dict[str, Any]]] = {name: [] for name in NETWORKS}
     run = RunFolder(args.runs)
