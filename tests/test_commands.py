@@ -129,7 +129,7 @@ def mistakes(command: str) -> list[str]:
     ]
     for path in SETTING.findall(command):
         table, *keys = path.split(".")
-        known_keys = path.isupper() or table in Recipe.__dataclass_fields__ and field_names().issuperset(keys)
+        known_keys = path.isupper() or (table in Recipe.__dataclass_fields__ and field_names().issuperset(keys))
         wrong += [] if known_keys else [f"no key `{path}`"]
     return wrong
 
