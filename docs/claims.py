@@ -30,13 +30,16 @@ VERDICTS = ("holds", "holds only if", "not seen here", "is a slip", "open", "a f
 HEAD = """# The ledger of the notes
 
 The notes are the lecture notes that this project grew out of. This page has every item of them in order: the place,
-what the notes have, the equation, the code, a command, a figure, and a verdict that was reached here:
+what the notes have, the equation, the code, its test, a command, a figure, and a verdict that was reached here:
 
 - **holds**: the code computes it, and tests or results bear it out;
 - **holds only if**: with a condition, which is stated;
 - **not seen here**: it was tried, or can be, and the claim was not borne out;
 - **is a slip**: the notes are wrong; [errata.md](errata.md) has the correction and its test;
 - **open**: not done yet, with the reason; **a fact**: nothing to run.
+
+The test holds the code to what it should compute. Where the verdict rests on a training, the figure is what was
+measured, and the test holds the experiment. `[name]` is the worked example of `clearformer notes`.
 
 Places are lines (`l.`) of the recognised text, with the page, the slide or the date of the lecture. `RUN` stands for a
 run folder of yours. A figure that is a link comes from a result in benchmarks/results; the digits after `@` are the
@@ -81,16 +84,22 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def linked_symbol(place: str) -> str:
+    """Return a link to FILE::SYMBOL, without the room of the package or the tests in its text."""
+    path, _, symbol = place.partition("::")
+    shown = path.removeprefix("clearformer/").removeprefix("tests/")
+    return f"[{shown}::{symbol.replace('[', chr(92) + '[').replace(']', chr(92) + ']')}](../{path})" if path else ""
+
+
 def row(number: int, item: dict[str, Any]) -> str:
-    path, _, symbol = item.get("code", "").partition("::")
-    code = f"[{path.removeprefix('clearformer/')}::{symbol}](../{path})" if path else ""
+    code, test = (linked_symbol(item.get(key, "")) for key in ("code", "test"))
     command = f"`{cell(item['command'])}`" if "command" in item else ""
     figure = NAMED.sub(linked, cell(item.get("figure", "")))
     if stamps := item.get("results"):
         figure += f" @{', @'.join(stamp.partition('@')[2] for stamp in stamps)}"
     note = f": {cell(item['note'])}" if "note" in item else ""
     _, _, place = item["place"].partition(" ")
-    cells = [str(number), place, cell(item["claim"]), cell(item.get("equation", "")), code, command, figure]
+    cells = [str(number), place, cell(item["claim"]), cell(item.get("equation", "")), code, test, command, figure]
     return f"| {' | '.join(cells)} | **{item['verdict']}**{note} |"
 
 
@@ -101,8 +110,13 @@ def page(items: list[dict[str, Any]]) -> str:
         counts = Counter(item["verdict"] for item in items if item["place"].startswith(source))
         lines.append(f"| {title} | {counts.total()} | {' | '.join(str(counts[verdict]) for verdict in VERDICTS)} |")
     for source, title in SOURCES.items():
-        lines += ["", f"## {title}", "", "| # | place | the notes | equation | code | command | figure | verdict |"]
-        lines += ["|---|---|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| # | place | the notes | equation | code | test | command | figure | verdict |",
+        ]
+        lines += ["|---|---|---|---|---|---|---|---|---|"]
         lines += [row(n, item) for n, item in enumerate(items, start=1) if item["place"].startswith(f"{source} ")]
     return "\n".join(lines) + "\n"
 

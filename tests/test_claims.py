@@ -21,6 +21,7 @@ SPEC.loader.exec_module(ledger)
 
 ITEMS: list[dict[str, Any]] = ledger.read_items()
 COMMANDS = sorted({item["command"] for item in ITEMS if "command" in item})
+KEYS = {"place", "claim", "equation", "code", "test", "command", "figure", "verdict", "note", "results"}
 OWN_FILES = re.compile(r"RUN\b|\b(recipes|photos)/|\b\w+\.(tsv|txt)\b|\bdemo\b")  # needs a run or data of the user
 LIVE = [command for command in COMMANDS if command.startswith("clearformer") and not OWN_FILES.search(command)]
 QUICK = [command for command in LIVE if command.split()[1] in ("notes", "inspect")]
@@ -31,13 +32,19 @@ def test_the_ledger_has_every_item_of_the_notes() -> None:
     assert len(ITEMS) == 303
     assert [item["place"] for item in ITEMS if not item["place"].startswith(tuple(ledger.SOURCES))] == []
     for item in ITEMS:
-        assert item.keys() <= {"place", "claim", "equation", "code", "command", "figure", "verdict", "note", "results"}
+        assert item.keys() <= KEYS
         assert item["verdict"] in ledger.VERDICTS
         assert item["verdict"] in ("holds", "a fact") or "note" in item, item["place"]
 
 
 def test_the_page_is_what_the_file_says() -> None:
     assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == ledger.page(ITEMS), "run python docs/claims.py"
+
+
+def test_every_row_of_the_page_has_every_column() -> None:
+    rows = [line for line in ledger.page(ITEMS).splitlines() if re.match(r"\| (\d+|#) \|", line)]
+    assert len(rows) == 303 + len(ledger.SOURCES)
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {11}
 
 
 @cache
@@ -70,6 +77,30 @@ def test_a_symbol_that_does_not_exist_would_be_noticed() -> None:
     assert has_symbol("clearformer/layers/attention.py::MultiHeadAttention.remember")
     assert not has_symbol("clearformer/layers/attention.py::MultiHeadAttention.forget")
     assert not has_symbol("clearformer/layers/attention.py::attention")
+
+
+@pytest.mark.parametrize("test", sorted({item["test"] for item in ITEMS if "test" in item}))
+def test_the_test_of_a_row_exists(test: str) -> None:
+    """A parameter is the name of a worked example: tests/worked/test_examples.py::test_…[apple]."""
+    from clearformer.worked import EXAMPLES
+
+    place, _, parameter = test.partition("[")
+    assert re.fullmatch(r"tests/[\w/]+\.py::test_\w+", place)
+    assert has_symbol(place)
+    assert not parameter or parameter.removesuffix("]") in EXAMPLES
+
+
+def test_nearly_every_row_has_a_test() -> None:
+    """The others are facts, or need a published model, a GPU or files of the user."""
+    without = [item for item in ITEMS if "test" not in item]
+    assert len(without) <= 7
+    assert all(item["verdict"] == "a fact" or "command" in item for item in without)
+
+
+def test_a_slip_is_held_by_the_test_of_its_erratum() -> None:
+    page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+    slips = [item for item in ITEMS if item["verdict"] == "is a slip"]
+    assert [item["place"] for item in slips if item["test"] not in page] == []
 
 
 def test_every_item_but_facts_has_code() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("clearformer/bundled/models/*/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("clearformer/bundled/models/*/*.md")])
 FIGURE = re.compile(r"\[([^\]]+)\]\(([^)]*results/[\w.-]+\.json)#([\w.-]+)\)")
 FIGURES = [
     pytest.param(document, *match.groups(), id=f"{document.name}:{match[3]}")

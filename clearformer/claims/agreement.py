@@ -12,7 +12,7 @@ lengths. The recurrent networks predict the verb from their last state; in the t
 first token that the decoder writes. Three seeds.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -56,9 +56,10 @@ def bahdanau(V: int) -> nn.Module:
     )
 
 
-def transformer(V: int) -> nn.Module:
+def transformer(V: int, positions: str = "sinusoidal") -> nn.Module:
     sizes: dict[str, Any] = {"d_model": D, "d_ff": 2 * D, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
-    return Transformer(TransformerConfig(source_vocab=V, target_vocab=V, dropout=0, **sizes))
+    more: dict[str, Any] = {**sizes, "positions": {"kind": positions}}
+    return Transformer(TransformerConfig(source_vocab=V, target_vocab=V, dropout=0, **more))
 
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
@@ -105,7 +106,9 @@ def look(seed: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure(seed: int) -> dict[str, Any]:
+def measure(
+    seed: int, networks: Mapping[str, Callable[[int], nn.Module]] = NETWORKS, regimes: Collection[str] = tuple(REGIMES)
+) -> dict[str, Any]:
     """Train each network in each regime; returns its accuracy in each bin, and what the nearest noun would give."""
     rng = Random(seed)
     tests = [draw(TESTS, bounds, rng) for bounds in BINS]
@@ -113,12 +116,12 @@ def measure(seed: int) -> dict[str, Any]:
     drawn = {regime: draw(SENTENCES, bounds, rng, held_out) for regime, bounds in REGIMES.items()}
     words = {word for some in [*tests, *drawn.values()] for sentence in some for word in sentence.words}
     ids = {word: i for i, word in enumerate(sorted(words.union(VERBS)), start=BOS + 1)}
-    accuracy: dict[str, dict[str, list[float]]] = {regime: {} for regime in REGIMES}
-    for regime, sentences in drawn.items():
-        for name, build in NETWORKS.items():
+    accuracy: dict[str, dict[str, list[float]]] = {regime: {} for regime in regimes}
+    for regime in regimes:
+        for name, build in networks.items():
             torch.manual_seed(seed)
             network = build(len(ids) + BOS + 1)
-            train(network, sentences, ids, seed)
+            train(network, drawn[regime], ids, seed)
             accuracy[regime][name] = [share_right(network, some, ids) for some in tests]
     return {
         "accuracy": accuracy,

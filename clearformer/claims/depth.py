@@ -87,6 +87,7 @@ def look(seed: int = 0) -> dict[str, Any]:
         "seeds": SEEDS,
         "chance": math.log(CLASSES),
         "loss": ends,
+        "loss_by_seed": {name: [fmean(run["loss"][-LAST:]) for run in some] for name, some in runs.items()},
         "last_deviation": {name: line[-1] for name, line in means["deviation"].items()},
         "first_gradient": {name: line[0] for name, line in means["gradient"].items()},
         "panels": panels,

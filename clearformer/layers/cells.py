@@ -1,6 +1,7 @@
 """Recurrent cells, which carry a state from token to token. Each cell is one equation.
 
     rnn           h' = tanh(x + W h)                                                    Elman 1990
+    rnn-sigmoid   h' = σ(x + W h)                                                       course notes' sentence scorer
     rnn-notes     h' = x + W φ(h),  output φ(h)                                         course notes, φ = tanh
     gru-simple    m' = u ⊙ m̃ + (1 − u) ⊙ m                                              course notes, update gate only
     gru-notes     as gru-simple, but m̃ sees r ⊙ m, the relevant part of m               Cho et al. 2014, course notes
@@ -59,6 +60,17 @@ class RNN(Cell):
     @staticmethod
     def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
         return (torch.tanh(x + F.linear(state, W, b)),)
+
+
+class SigmoidRNN(Cell):
+    """h' = σ(x + W h)
+
+    Its slope is at most 1/4, where that of tanh is at most 1.
+    """
+
+    @staticmethod
+    def gates(x: Tensor, state: Tensor, W: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+        return (torch.sigmoid(x + F.linear(state, W, b)),)
 
 
 class NotesRNN(Cell):
@@ -170,9 +182,10 @@ class NotesLSTM(LSTM):
         return m
 
 
-CellName = Literal["rnn", "rnn-notes", "gru-simple", "gru-notes", "gru", "lstm-notes", "lstm"]
+CellName = Literal["rnn", "rnn-sigmoid", "rnn-notes", "gru-simple", "gru-notes", "gru", "lstm-notes", "lstm"]
 CELLS: dict[str, type[Cell]] = {
     "rnn": RNN,
+    "rnn-sigmoid": SigmoidRNN,
     "rnn-notes": NotesRNN,
     "gru-simple": SimpleGRU,
     "gru-notes": NotesGRU,

@@ -1,7 +1,9 @@
 """The questions, their worked steps, and how answers are read and compared."""
 
+import json
 import random
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +90,11 @@ def test_skipped_questions_are_not_asked_again(prompting: Any) -> None:
     prompting.compare(rest, "sums", 2, skip=3)
     assert not set(first.prompts) & set(rest.prompts)
     assert set(first.prompts) | set(rest.prompts) == set(all_of_them.prompts)
+
+
+def test_the_figure_shows_both_tasks_and_both_ways(prompting: Any, tmp_path: Path) -> None:
+    result = json.loads((prompting.RESULTS / "chain-of-thought-prompting.json").read_text(encoding="utf-8"))
+    prompting.plot(result, tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    for label in ("stories", "sums", "without steps", "with steps", "14%", "2%", "9%"):
+        assert label in text

@@ -1,6 +1,7 @@
 """What a vocabulary covers, counted by hand on a few words."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,14 @@ def test_each_sentence_counts_once_and_every_fiftieth_is_held_out(tmp_path: Path
     train, test = sentences(file)
     assert test == [["it's", "number", f"{i:03}"] for i in (0, 50, 100)]
     assert len(train) == 117
+
+
+def test_the_figure_shows_every_vocabulary(tmp_path: Path) -> None:
+    from vocabularies import KINDS, RESULTS, plot
+
+    result = json.loads((RESULTS / "vocabularies.json").read_text(encoding="utf-8"))
+    assert result["kinds"].keys() == KINDS.keys()
+    plot(result, tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    for label in (*KINDS, "14,219 tokens", "2.01%", "3.97"):
+        assert label in text

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from clearformer.claims import convolutions
+from clearformer.claims.batch_norm import N
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +45,31 @@ def test_the_gradient_of_a_maximum_goes_to_the_largest_input(numbers: dict[str, 
     F.avg_pool2d(y, 2).backward()
     assert y.grad is not None
     assert y.grad.flatten().tolist() == [0.25] * 4
+
+
+def test_prescribed_kernels_are_not_trained() -> None:
+    """All five forms are one small network, claims.convolutions.Small: eight kernels and a linear head."""
+    for form in convolutions.FORMS:
+        model = convolutions.Small(form)
+        assert model.conv.weight.shape == (convolutions.WIDTH, 1, 3, 3)
+        assert model.conv.weight.requires_grad == (form not in ("Sobel and blur", "random"))
+    assert convolutions.Small("Sobel and blur").conv.weight[0, 0].equal(convolutions.SOBEL)
+
+
+def test_a_pool_comes_before_or_after_the_convolution() -> None:
+    torch.manual_seed(0)
+    images = torch.rand(2, 1, N, N)
+    after = convolutions.Small("learned")
+    before = convolutions.Small("pool first")
+    before.load_state_dict(after.state_dict())
+    pooled = F.max_pool2d(images, 3)
+    assert before(images).equal(after.head(F.relu(after.conv(pooled)).flatten(1)))
+    assert after(images).equal(after.head(F.max_pool2d(F.relu(after.conv(images)), 3).flatten(1)))
+    assert not before(images).allclose(after(images))
+
+
+def test_a_maximum_changes_less_under_a_shift(numbers: dict[str, Any]) -> None:
+    """On gratings, with random kernels."""
+    largest, average = numbers["pooling"]["max"], numbers["pooling"]["average"]
+    assert largest[0] == average[0] == 0
+    assert all(a < b for a, b in zip(largest[2:], average[2:]))

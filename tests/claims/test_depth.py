@@ -32,3 +32,10 @@ def test_gradients_of_batch_norm_grow_towards_the_first_layer_without_shortcuts(
     """An unflattering side of batch norm: as Yang et al. 2019 prove, they explode with depth."""
     first = numbers["first_gradient"]
     assert first["He, batch norm"] > 5 * first[f"He, {depth.BOTH}"]
+
+
+def test_every_seed_is_listed(numbers: dict[str, Any]) -> None:
+    assert numbers["loss_by_seed"].keys() == numbers["loss"].keys()
+    for name, losses in numbers["loss_by_seed"].items():
+        assert len(set(losses)) == 2, "two seeds, two networks"
+        assert sum(losses) / 2 == pytest.approx(numbers["loss"][name])

@@ -27,6 +27,10 @@ def test_rnn() -> None:
     assert step("rnn", [0.3], [0.5], [2.0], [0.1]) == pytest.approx([tanh(0.3 + 2 * 0.5 + 0.1)])
 
 
+def test_rnn_with_a_sigmoid() -> None:
+    assert step("rnn-sigmoid", [0.3], [0.5], [2.0]) == pytest.approx([sigmoid(0.3 + 2 * 0.5)])
+
+
 def test_the_notes_rnn_keeps_what_is_not_squashed_yet() -> None:
     assert step("rnn-notes", [0.3], [0.5], [2.0]) == pytest.approx([0.3 + 2 * tanh(0.5)])
     assert CELLS["rnn-notes"].read(torch.tensor([[0.5]], dtype=torch.float64)).item() == pytest.approx(tanh(0.5))
