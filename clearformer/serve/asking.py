@@ -21,7 +21,7 @@ from clearformer.serve.refusals import Refused
 from clearformer.serve.store import Opened, Store
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
-from clearformer.serve.work import Call, Event, Generate, Translate, Work
+from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Work
 from clearformer.verbs.load import uses
 
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
@@ -50,6 +50,7 @@ class Chosen:
 
     opened: Opened
     adapter: str | None
+    name: str
 
     @property
     def handle(self) -> Any:
@@ -64,7 +65,7 @@ async def open_for(request: Request, verb: str, model: str | None) -> tuple[str,
     served = store.serve_now(name)
     if served is None:
         served = await asyncio.to_thread(store.serve, name)
-    chosen = Chosen(*served)
+    chosen = Chosen(*served, name)
     if verb not in chosen.handle.verbs:
         raise cannot(chosen.handle, name, verb)
     return name, chosen
@@ -78,10 +79,20 @@ async def submit(request: Request, chosen: Chosen, work: AnyWork, n_chars: int =
     """Queue work. Planning it means to tokenise its texts, which takes long for long texts."""
     desk = desk_of(request)
     desk.pressure.check()
-    engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
-    if n_chars <= LITTLE_TEXT:
-        return engine.submit(adapted, desk.limits.seconds)
-    return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+    while True:
+        engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
+        try:
+            if n_chars <= LITTLE_TEXT:
+                return engine.submit(adapted, desk.limits.seconds)
+            return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+        except Closing:
+            if desk.store.is_closing:
+                raise
+            # The model has made room for another one since it was chosen.
+            again = Chosen(*await asyncio.to_thread(desk.store.serve, chosen.name), chosen.name)
+            if again.opened is chosen.opened:
+                raise
+            chosen = again
 
 
 async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0) -> tuple[list[list[Any]], Ticket]:

@@ -238,6 +238,15 @@ class Engine:
                     self.progress = time.monotonic()
                     self.changed.notify_all()
 
+    def close_if_idle(self) -> bool:
+        """Accept no more work and stop, unless there is work or a visitor; returns whether the engine stops."""
+        with self.changed:
+            if self.n_waiting or self.n_running or self.is_turning or self.n_visitors:
+                return False
+            self.is_closing = True
+            self.changed.notify_all()
+        return True
+
     def close(self, timeout: float = 0.0) -> None:
         """Accept no more work, finish the rest within `timeout` seconds, let what is left then fail, and stop."""
         with self.changed:
