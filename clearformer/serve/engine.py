@@ -42,6 +42,7 @@ from clearformer.threads import most_threads, use_threads
 from clearformer.wording import count
 
 STUCK_SECONDS = 30.0
+END_SECONDS = 5.0  # for the thread to end a turn, when the engine is closed
 LOOK_SECONDS = 0.1  # between two looks at the deadlines of texts that others decode
 
 
@@ -110,6 +111,8 @@ class Engine:
         self.crews: list[Crew] = []  # the last one decodes new texts, earlier ones finish theirs
         self.is_closing = self.is_ending = False
         self.progress = time.monotonic()  # when the last step ended, or work came after a pause
+        self.begun: list[Text] = []  # texts that have left the queue in this turn
+        self.patient_until = 0.0  # the deadline of the text that is answered alone
         self.served = self.serve(handle, adapters, opener)
         self.thread = Thread(target=self.run, name=f"engine of {handle.name}", daemon=True)
         self.thread.start()
@@ -156,9 +159,12 @@ class Engine:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether there is work, but no step has ended for 30 seconds, or the thread has died."""
+        """Whether there is work, but no step has ended for 30 seconds, or the thread has died.
+
+        A text that is answered alone has the time that its client allows, if that is longer.
+        """
         has_work = bool(self.is_turning or self.n_waiting or self.scheduler.n_texts)
-        is_late = has_work and time.monotonic() - self.progress > STUCK_SECONDS
+        is_late = has_work and time.monotonic() > max(self.progress + STUCK_SECONDS, self.patient_until)
         is_late = is_late or any(crew.is_stuck for crew in list(self.crews))
         return is_late or not (self.thread.is_alive() or self.is_closing)
 
@@ -256,10 +262,9 @@ class Engine:
         with self.changed:
             self.is_ending = True
             self.changed.notify_all()
-        self.thread.join(STUCK_SECONDS)
-        if self.thread.is_alive():  # stuck, but whoever waits is told
-            for text in [*self.scheduler, *self.waiting]:
-                self.failed(text, stopped_early())
+        self.thread.join(END_SECONDS)
+        if self.thread.is_alive():  # busy with a long text, or stuck: whoever waits is told
+            self.fail_rest([*self.scheduler, *self.begun, *self.waiting], stopped_early())
 
     def notify(self) -> None:
         with self.changed:
@@ -275,9 +280,9 @@ class Engine:
             try:
                 self.turn()
             except Exception as error:  # of ours, since errors of texts are caught: everyone is told, and we go on
-                for text in self.scheduler.clear():
-                    self.failed(text, error)
+                self.fail_rest([*self.scheduler.clear(), *self.begun], error)
             finally:
+                self.begun = []
                 self.wake()
                 self.progress = time.monotonic()
                 self.totals.steps += 1
@@ -287,8 +292,7 @@ class Engine:
                     if self.n_visitors:
                         self.changed.notify_all()
         elsewhere = [text for crew in self.crews for text in crew.close()]
-        for text in [*self.scheduler.clear(), *self.waiting.clear(), *elsewhere]:
-            self.failed(text, stopped_early())
+        self.fail_rest([*self.scheduler.clear(), *self.waiting.clear(), *elsewhere], stopped_early())
 
     def await_work(self) -> bool:
         """Wait until there is something to do and no visitor; returns whether the thread goes on.
@@ -316,7 +320,9 @@ class Engine:
             self.waiting.drop_done()
             for crew in self.crews:
                 crew.drop_done()
-            new = list(self.admit(now))
+            new = self.begun = list(self.admit(now))
+            if any(text.fills_a_turn for text in new):
+                self.is_due = True  # what is behind it in the queue has its turn next
         for crew in self.crews:
             crew.send()
         work = [*self.scheduler, *new]
@@ -347,12 +353,17 @@ class Engine:
 
     def answer_alone(self, text: Text) -> None:
         """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""
+        if text.ticket.is_done:
+            return
+        self.patient_until = text.ticket.deadline or 0.0
         try:
             with rows_choose(torch.tensor([[text.plan.adapter]], device=self.handle.device)):
                 hypotheses = [] if text.sequences is None else decode_alone(text.model, text.sequences)
                 self.finished(text, hypotheses)
         except Exception as error:
             self.failed(text, error)
+        finally:
+            self.progress, self.patient_until = time.monotonic(), 0.0
 
     def wake(self) -> None:
         """Wake the readers of tickets with new events."""
@@ -404,6 +415,11 @@ class Engine:
         with self.telling:
             self.totals.errors += 1
         text.ticket.fail(lack_of_memory() if is_out_of_memory(error) else error)
+
+    def fail_rest(self, texts: list[Text], error: Exception) -> None:
+        for text in texts:
+            if not text.ticket.is_done:
+                self.failed(text, error)
 
     # What worker processes tell, in the thread of the crew
 

@@ -137,7 +137,8 @@ class Scheduler:
         """Remove the texts from the queue for which there is room, in turn.
 
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
-        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps.
+        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps. After
+        a text that fills a turn come no others, so that the texts in progress wait for one such text at a time.
         """
         n_running, n_read = self.n_texts, 0
         n_hypotheses: int | None = None
@@ -146,6 +147,12 @@ class Scheduler:
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
         waits = n_joining < n_running // COMPANY and self.patience > 0
         while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None and not text.is_for_crew:
+            if text.ticket.is_done:
+                waiting.pop()
+                continue
+            if text.fills_a_turn:
+                yield waiting.pop()
+                return
             if text.joins:
                 if waits and text.tables is None:
                     return

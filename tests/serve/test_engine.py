@@ -556,6 +556,50 @@ def test_other_work_runs_between_steps(engine_of: Any) -> None:
         engine.submit(Call(lambda handle: 1 // 0)).result(20)
 
 
+def test_a_step_is_made_between_two_calls(engine_of: Any) -> None:
+    handle = transformer()
+    step, n_steps = handle.model.step, 0
+
+    def counted_step(tokens: Tensor, state: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        return step(tokens, state)
+
+    engine = engine_of(handle)
+    handle.model.step = counted_step
+    with engine.paused():  # so that all wait together
+        text = engine.submit(Translate(["a cat"], settings={"beam": 1, "min_length": 6}))
+        calls = [engine.submit(Call(lambda handle: n_steps)) for _ in range(5)]
+    assert [call.result(20)[0][0] for call in calls] == [0, 1, 2, 3, 4]
+    text.result(20)
+
+
+def test_a_call_that_nobody_waits_for_is_not_made(engine_of: Any) -> None:
+    engine, made = engine_of(transformer()), []
+
+    def call(name: str) -> Call:
+        return Call(lambda handle: made.append(name))
+
+    with engine.paused():
+        unwanted = engine.submit(call("unwanted"))
+        first = engine.submit(Call(lambda handle: late.cancel()))
+        late = engine.submit(call("late"))
+        last = engine.submit(call("last"))
+        unwanted.cancel()
+    first.result(20)
+    last.result(20)
+    assert made == ["last"]
+
+
+def test_texts_without_words_share_a_turn(engine_of: Any) -> None:
+    engine = engine_of(transformer())
+    with engine.paused():
+        before = engine.totals.steps
+        ticket = engine.submit(Translate([""] * 50))
+    assert len(ticket.result(20)) == 50
+    assert engine.totals.steps - before <= 2
+
+
 def test_a_new_handle_takes_over_without_dropping_work(engine_of: Any) -> None:
     old, new = transformer(), transformer()
     new.model.unembedding.bias.data[5:9] += 4.0
@@ -641,6 +685,35 @@ def test_closing_at_once_tells_everyone(engine_of: Any) -> None:
         if ticket.error is not None:
             with pytest.raises(Closing, match="before the request was finished"):
                 ticket.result(0)
+
+
+def test_closing_answers_a_call_in_progress(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.engine.END_SECONDS", 0.05)
+    engine, begun, release = engine_of(transformer()), Event(), Event()
+    ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)))
+    waiting = engine.submit(Translate(["a cat"]))
+    assert begun.wait(20)
+    engine.close()
+    for one in (ticket, waiting):
+        with pytest.raises(Closing, match="before the request was finished"):
+            one.result(0)
+    assert engine.totals.errors == 2
+    release.set()
+    engine.thread.join(20)
+
+
+def test_a_long_call_is_not_stuck_before_its_deadline(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    engine, begun, release = engine_of(transformer()), Event(), Event()
+    ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)), timeout=1000)
+    assert begun.wait(20)
+    time.sleep(0.1)
+    assert not engine.is_stuck
+    assert ticket.deadline is not None
+    engine.patient_until = ticket.deadline - 1000  # the deadline has passed
+    assert engine.is_stuck
+    release.set()
+    ticket.result(20)
 
 
 def test_a_watchdog_sees_a_stuck_engine(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
