@@ -99,12 +99,7 @@ async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0)
     """Return the results of all texts, and the ticket with their numbers of tokens."""
     ticket = await submit(request, chosen, work, n_chars)
     async with attended(request, ticket):
-        try:
-            async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
-                results = await ticket
-        except TimeoutError:
-            raise too_late() from None
-    measure(request, ticket)
+        results = await ticket
     return results, ticket
 
 
@@ -126,7 +121,7 @@ async def listen(request: Request, ticket: Ticket) -> AsyncIterator[Event]:
 
 @asynccontextmanager
 async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
-    """Cancel the work of a client that goes away, or of a request that is given up."""
+    """Cancel work if the client goes away, the request is given up or the time is over, and measure it."""
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -135,10 +130,14 @@ async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
 
     watcher = asyncio.create_task(watch())
     try:
-        yield
+        async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
+            yield
+    except TimeoutError:
+        raise too_late() from None
     finally:
         watcher.cancel()
         ticket.cancel()
+        measure(request, ticket)
         with suppress(asyncio.CancelledError):
             await watcher
 

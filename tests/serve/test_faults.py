@@ -56,8 +56,8 @@ def test_a_client_that_leaves_frees_its_place(store: Store, serving: Any) -> Non
     app = create_app(store)
     with serving(app) as url:
         with opened.use():  # nothing is decoded meanwhile
-            for stream in (False, True):
-                connection = send(url, "/v1/completions", {**BODY, "stream": stream})
+            for more in ({}, {"stream": True}, {"logprobs": 2}):
+                connection = send(url, "/v1/completions", {**BODY, **more})
                 assert eventually(lambda: app.state.traffic.active == 1 and opened.engine.n_waiting > 0)
                 connection.close()
                 assert eventually(lambda: app.state.traffic.active == 0)

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from clearformer.errors import ClearformerError, ConfigError
 from clearformer.handles.writer import Continuation, Writer
 from clearformer.serve.answers import as_json, error_of
-from clearformer.serve.asking import Chosen, ask, desk_of, listen, submit
+from clearformer.serve.asking import Chosen, ask, attended, desk_of, listen, submit
 from clearformer.serve.refusals import Refused
 from clearformer.serve.schemas import Body, Model, Seed
 from clearformer.serve.ticket import Ticket
@@ -142,15 +142,18 @@ class Job:
             return [Choice(one.text, REASONS[one.ended]) for one in continuations], self.usage(ticket)
         ticket = await submit(self.request, self.chosen, self.work(True))
         choices = [Choice("", "length") for _ in range(len(self.prompts) * self.body.n_sequences)]
-        async for event in listen(self.request, ticket):
-            if isinstance(event, Token | Ended):
-                choice = choices[self.number(event)]
-                choice.text += event.text
-                if isinstance(event, Ended):
-                    choice.reason = REASONS[event.reason]
-                elif event.id != self.writer.tokenizer.eos_id:
-                    choice.tokens.append(self.spell(event))
+        async with attended(self.request, ticket):
+            async for event in ticket:
+                if isinstance(event, Token | Ended):
+                    self.add(event, choices[self.number(event)])
         return choices, self.usage(ticket)
+
+    def add(self, event: Token | Ended, choice: Choice) -> None:
+        choice.text += event.text
+        if isinstance(event, Ended):
+            choice.reason = REASONS[event.reason]
+        elif event.id != self.writer.tokenizer.eos_id:
+            choice.tokens.append(self.spell(event))
 
     async def submit(self) -> Ticket:
         return await submit(self.request, self.chosen, self.work(True))
