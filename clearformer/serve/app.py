@@ -82,7 +82,8 @@ def create_app(
     )
     limits, metrics, traffic = limits or Limits(), Metrics(), Traffic()
     app.state.store, app.state.is_closing, app.state.traffic = store, False, traffic
-    app.state.desk = Desk(store, limits, metrics, Pressure(limits.free_memory))
+    logs = logs or SilentLogs()
+    app.state.desk = Desk(store, limits, metrics, Pressure(limits.free_memory), logs)
     add_gauges(metrics, store, traffic)
     explain_errors(app)
     for part in (health, translate, *v1.PARTS, *FOR_STUDIO):
@@ -97,7 +98,7 @@ def create_app(
     if keys:
         describe_keys(app)
     app.add_middleware(Guard, keys=keys, hosts=hosts, limits=limits)
-    app.add_middleware(Tracing, traffic=traffic, metrics=metrics, logs=logs or SilentLogs())
+    app.add_middleware(Tracing, traffic=traffic, metrics=metrics, logs=logs)
     return app
 
 

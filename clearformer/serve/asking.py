@@ -15,6 +15,7 @@ from fastapi import Request
 from clearformer.errors import CheckpointError
 from clearformer.handles.handle import Handle
 from clearformer.serve.limits import Limits
+from clearformer.serve.logs import Logs
 from clearformer.serve.metrics import Metrics
 from clearformer.serve.pressure import Pressure
 from clearformer.serve.refusals import Refused
@@ -31,12 +32,13 @@ PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice
 
 @dataclass
 class Desk:
-    """What routes share: the models, the limits and the measurements of a server."""
+    """What routes share: the models, the limits, the measurements and the log of a server."""
 
     store: Store
     limits: Limits
     metrics: Metrics
     pressure: Pressure
+    logs: Logs
 
 
 def desk_of(request: Request) -> Desk:

@@ -263,3 +263,36 @@ def test_a_vanished_folder_of_a_model_never_opened(tmp_path: Path) -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
         assert client.post("/v1/translate", json={"text": "Hi."}).status_code == 200
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": "gpt", "prompt": TEXT, "logprobs": 1}),
+        ("/v1/chat/completions", {"model": "gpt", "messages": [{"role": "user", "content": TEXT}]}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT, "off": ["decoder.blocks.0.cross[0]"]}),
+    ],
+)
+def test_a_bug_ends_a_stream_with_an_event(
+    store: Store, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("private details")
+
+    for place in ("serve.v1.writing.Job.spell", "serve.translate.describe"):
+        monkeypatch.setattr(f"clearformer.{place}", fail)
+    stream = io.StringIO()
+    with caller(create_app(store, logs=Logs(stream))) as client:
+        response = client.post(path, json={**body, "stream": True})
+    assert response.status_code == 200
+    *_, problem, done = response.text.strip().split("\n\n")
+    assert done == "data: [DONE]"
+    error = json.loads(problem.split("data: ")[1])
+    error = error.get("error", error)
+    assert (error["code"], error["type"]) == ("bug", "server_error")
+    assert "private" not in response.text
+    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [row["event"] for row in rows] == ["bug", "request"]
+    assert "private details" in rows[0]["traceback"]
+    assert (rows[0]["id"], rows[0]["path"]) == (rows[1]["id"], path)

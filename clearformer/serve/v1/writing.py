@@ -11,9 +11,8 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import Field, field_validator
 
-from clearformer.errors import ClearformerError, ConfigError
+from clearformer.errors import ConfigError
 from clearformer.handles.writer import Continuation, Writer
-from clearformer.serve.answers import as_json, error_of
 from clearformer.serve.asking import Chosen, ask, attended, desk_of, listen, submit
 from clearformer.serve.refusals import Refused
 from clearformer.serve.schemas import Body, Model, Seed
@@ -22,7 +21,6 @@ from clearformer.serve.trace import trace_of
 from clearformer.serve.work import Ended, Event, Generate, Token
 from clearformer.text import Tokenizer
 
-DONE = "data: [DONE]\n\n"
 REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 MOST_STOPS = 16
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -182,21 +180,6 @@ def choose_length(request: Request, given: int | None, default: int) -> int:
 
 def note_texts(request: Request, texts: Sequence[Any]) -> None:
     trace_of(request).texts = list(texts)
-
-
-def data(value: Any) -> str:
-    """Return an event without a name, as OpenAI's streams have them."""
-    return f"data: {as_json(value)}\n\n"
-
-
-async def guarded(chunks: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the chunks of a stream, then its end. An error after the first chunk is a chunk, too."""
-    try:
-        async for chunk in chunks:
-            yield chunk
-    except ClearformerError as error:
-        yield data(error_of(error))
-    yield DONE
 
 
 def now() -> int:
