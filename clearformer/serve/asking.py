@@ -22,7 +22,7 @@ from clearformer.serve.refusals import Refused
 from clearformer.serve.store import Opened, Store
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
-from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Work
+from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Unread, Work
 from clearformer.verbs.load import uses
 
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
@@ -119,6 +119,8 @@ async def listen(request: Request, ticket: Ticket) -> AsyncIterator[Event]:
     finally:
         ticket.cancel()
         measure(request, ticket)
+        if isinstance(ticket.error, Unread):
+            desk_of(request).logs.write("warning", "unread", id=trace_of(request).id, message=ticket.error.message)
 
 
 @asynccontextmanager

@@ -70,7 +70,7 @@ def start(
     logs = Logs(sys.stderr, has_texts)
     app = mount(create_app(store, keys, LOOPBACK if is_local and not keys else None, limits, logs))
     with listen(host, port) as listener:
-        server = Server(app, logs, drain_seconds, limits.head_seconds)
+        server = Server(app, logs, drain_seconds, limits.head_seconds, limits.seconds)
         url = f"http://{as_url(host)}:{listener.getsockname()[1]}"
 
         def ready() -> None:

@@ -15,7 +15,10 @@ from contextlib import suppress
 from threading import Condition
 from typing import Any
 
-from clearformer.serve.work import Answer, Cancelled, Event, Expired
+from clearformer.serve.work import Answer, Cancelled, Event, Expired, Unread
+from clearformer.wording import count
+
+MOST_EVENTS = 50_000  # that wait to be read, about 20 MB: minutes of most streams, seconds of the fastest
 
 Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -107,9 +110,16 @@ class Ticket:
     # For the engine
 
     def put(self, event: Event) -> None:
-        """Add an event. Readers wake up with `wake`, so that an engine can wake all of a step at once."""
+        """Add an event. Readers wake up with `wake`, so that an engine can wake all of a step at once.
+
+        If too many events wait to be read, the work ends with the error Unread.
+        """
         with self._changed:
             if self.is_done:
+                return
+            if len(self._events) >= MOST_EVENTS:
+                unread = count(len(self._events), "event")
+                self.fail(Unread(f"the stream is not read: {unread} waiting", "read it as it comes"))
                 return
             if isinstance(event, Answer):
                 self.answers[event.index] = event.results
