@@ -184,6 +184,15 @@ def test_free_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
     assert pressure.free_memory(tmp_path / "none", tmp_path / "none") is None
 
 
+def test_models_by_name(client: TestClient) -> None:
+    rows = client.get("/v1/models").json()["data"]
+    for row in rows:
+        assert client.get(f"/v1/models/{row['id']}").json() == row
+    for name in ("", "gtp"):
+        response = client.get(f"/v1/models/{name}")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
+
+
 def test_unknown_parameters_are_named(client: TestClient) -> None:
     for path, body, param, hint in (
         ("/v1/completions", {"prompt": "a", "max_tokns": 1}, "max_tokns", "did you mean `max_tokens`?"),
