@@ -24,6 +24,7 @@ from threading import Lock, Thread
 from typing import Any, Protocol
 
 from clearformer.data.workers import start
+from clearformer.errors import MachineError
 from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Load, Room
 from clearformer.serve.waiting import Text
@@ -76,7 +77,14 @@ class Crew:
         self.numbers, self.lock = count(), Lock()
         self.problem: Exception | None = None  # why a process could not open the model
         self.is_closing = self.is_retiring = False
-        self.members = [self.begin() for _ in range(n)]
+        self.members: list[Member] = []
+        try:
+            for _ in range(n):
+                self.members.append(self.begin())
+        except MachineError:
+            for member in self.members:
+                member.connection.close()  # which ends the process
+            raise
         self.thread = Thread(target=self.read, name=f"workers of {opener.path.name}", daemon=True)
         self.thread.start()
 
@@ -85,9 +93,13 @@ class Crew:
         here, there = Pipe()
         try:
             process = start(there, "clearformer.serve.worker", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+            here.send((self.opener, self.room))
+        except OSError as error:
+            here.close()
+            message = f"a worker process cannot be started: {error.strerror or error}"
+            raise MachineError(message, "set --workers 0, or free memory or processes of this machine") from None
         finally:
             there.close()
-        here.send((self.opener, self.room))
         return Member(process, here)
 
     # For the engine
@@ -220,6 +232,6 @@ class Crew:
         if was_ready and not self.is_retiring:
             code = member.process.returncode
             warnings.warn(f"a worker of {self.opener.path.name} ended with {code}, and is started again", stacklevel=2)
-            with suppress(OSError):  # the system has no more processes: the others do its work
+            with suppress(MachineError):  # the system has no more processes: the others do its work
                 self.members[self.members.index(member)] = self.begin()
         self.listener.lost(self, texts)

@@ -18,12 +18,14 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearformer.errors import ClearformerError, MachineError
+from clearformer.serve.engine import END_SECONDS
 from clearformer.serve.logs import Forward, Logs
 from clearformer.serve.store import Store
 from clearformer.serve.trace import Traffic
 
 LAST_SECONDS = 5.0  # for the last answers to reach their clients
 QUIET_SECONDS = 0.3  # at the end of draining, twice: requests on their way are refused by an answer
+STOP_SECONDS = END_SECONDS + 2 * QUIET_SECONDS + LAST_SECONDS  # from the end of draining to the end, at most
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -185,7 +187,13 @@ def prepare(server: Server, store: Store, say: Callable[[], None]) -> None:
     try:
         for name in store.given:
             store.open(name)
+        say()
     except ClearformerError as error:
         server.stop(error)
-    else:
-        say()
+    except OSError as error:
+        message = f"the models cannot be opened: {error.strerror or error}"
+        server.stop(MachineError(message, "free memory, processes or files of this machine"))
+    except Exception as error:
+        server.logs.bug(error)
+        message = f"the models cannot be opened, because of an unexpected error: {type(error).__name__}"
+        server.stop(MachineError(message, "the log has its traceback"))

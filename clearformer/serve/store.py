@@ -275,10 +275,10 @@ class Store:
         opener = opened.opener = self.opener(name, path)
         try:
             handle, adapters = self.load(opener)
+            opened.engine.swap(handle, adapters, opener)
         except (ClearformerError, OSError, ValueError) as error:
             opened.problem = problem_of(error, path)
             return
-        opened.engine.swap(handle, adapters, opener)
         opened.handle, opened.problem = handle, None
 
     def load(self, opener: Opener) -> tuple[Handle, dict[str, Handle]]:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
-from clearformer.serve.logs import Logs
+from clearformer.serve.logs import Logs, SilentLogs
 from clearformer.serve.store import Store
 
 TEXT = "Where is the station?"
@@ -219,7 +219,6 @@ def test_half_a_body(impatient: str, head: str) -> None:
 
 def test_the_end_answers_everyone(folders: dict[str, Path]) -> None:
     """Requests that are still waiting when the time is over are answered with 503, new ones at once."""
-    from clearformer.serve.logs import SilentLogs
     from clearformer.serve.server import Server, listen
 
     store = Store([folders["gpt"]])
@@ -307,6 +306,29 @@ def test_events_that_nobody_reads_are_bounded(store: Store, monkeypatch: pytest.
     rows = [json.loads(line) for line in stream.getvalue().splitlines()]
     messages = {row["event"]: row.get("message") for row in rows}
     assert messages == {"unread": "the stream is not read: 2 events waiting", "request": None}
+
+
+def test_the_end_answers_a_call_that_runs(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from clearformer.serve.server import Server, listen
+
+    monkeypatch.setattr("clearformer.serve.engine.END_SECONDS", 0.1)
+    begun, release = threading.Event(), threading.Event()
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", lambda *_: begun.set() or release.wait(60))
+    store = Store([folders["gpt"]])
+    store.open()
+    with listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as pool:
+        server = Server(create_app(store), SilentLogs(), drain_seconds=0.1)
+        thread = threading.Thread(target=server.run, daemon=True, kwargs={"sockets": [listener]})
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        answer = pool.submit(httpx.post, f"{url}/v1/score", json={"text": TEXT}, timeout=60)
+        assert begun.wait(60)
+        server.handle_exit(signal.SIGTERM, None)
+        response = answer.result(60)
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "draining")
+        thread.join(60)
+        assert not thread.is_alive()
+        release.set()
 
 
 class Process:
