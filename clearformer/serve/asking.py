@@ -153,6 +153,8 @@ def measure(request: Request, ticket: Ticket) -> None:
     trace.prompt_tokens, trace.completion_tokens = ticket.n_prompt, ticket.n_generated
     metrics.prompt_tokens.add(ticket.n_prompt, model_name=name)
     metrics.generation_tokens.add(ticket.n_generated, model_name=name)
+    for reason, n in ticket.reasons.items():
+        metrics.success.add(n, model_name=name, finished_reason=reason)
     if ticket.first_token is not None and ticket.finished is not None:
         metrics.first_token.add(ticket.first_token - ticket.submitted, model_name=name)
         if ticket.n_generated > 1:

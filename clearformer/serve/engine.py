@@ -406,6 +406,9 @@ class Engine:
             ticket.n_generated += n_new
             with self.telling:
                 self.totals.generated_tokens += n_new
+        reasons = reasons_of(text, results, hypotheses)
+        with self.telling:
+            ticket.ended.update(reasons)
         ticket.put(Answer(text.index, results))
         with self.telling:
             self.totals.texts += 1
@@ -455,6 +458,15 @@ class Engine:
         with self.changed:
             self.waiting.add_again(again)
         self.notify()
+
+
+def reasons_of(text: Text, results: list[Any], hypotheses: list[Hypothesis]) -> list[str]:
+    """Return why each result ended: at EOS or a stop string, or at the maximum length."""
+    if text.sequences is None:
+        return ["stop"] * len(results)
+    is_full = [len(hypothesis.tokens) >= text.sequences.limit for hypothesis in hypotheses]
+    ended = [getattr(result, "ended", "length" if full else "stop") for result, full in zip(results, is_full)]
+    return ["length" if reason == "length" else "stop" for reason in ended]
 
 
 def stopped_early() -> Closing:

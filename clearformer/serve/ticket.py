@@ -9,7 +9,7 @@ Nobody polls: a thread waits for a condition, a coroutine for a future that the 
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from threading import Condition
@@ -27,7 +27,8 @@ class Ticket:
     """Work in progress: `n` texts. `deadline` is a time of time.monotonic(), or None.
 
     The times, of the same clock, and the numbers of tokens are for statistics. `started` is when the first text left
-    the queue. Tokens generated include EOS and the tokens of all samples, or of the best hypotheses returned.
+    the queue. Tokens generated include EOS and the tokens of all samples, or of the best hypotheses returned. A Call
+    counts as one sequence.
     """
 
     def __init__(self, n: int, deadline: float | None = None, notify: Callable[[], None] = lambda: None) -> None:
@@ -37,6 +38,7 @@ class Ticket:
         self.first_token: float | None = None
         self.finished: float | None = None if n else self.submitted
         self.n_prompt = self.n_generated = 0
+        self.ended = Counter[str]()  # sequences by the reason of their end: stop or length
         self.error: BaseException | None = None
         self.answers: dict[int, list[Any]] = {}
         self._events = deque[Event]()
@@ -46,6 +48,13 @@ class Ticket:
     @property
     def is_done(self) -> bool:
         return self.finished is not None
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """The sequences by the reason of their end, as vLLM names it. A text that is given up counts as one."""
+        n_left = self.n - len(self.answers)
+        kind = "abort" if isinstance(self.error, Cancelled | Expired | Unread) else "error"
+        return self.ended + Counter({kind: n_left if self.error is not None else 0})
 
     @property
     def results(self) -> list[list[Any]]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import time
 import warnings
@@ -75,6 +76,34 @@ def test_metrics_count_requests_tokens_and_times(store: Store) -> None:
     assert values["clearformer_resident_memory_bytes"] > 1e7
     names = {line.split()[2] for line in response.text.splitlines() if line.startswith("# TYPE")}
     assert all(any(name.startswith(known) for known in names) for name in values)
+
+
+def test_metrics_count_the_ends_of_sequences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError
+
+    with caller(create_app(store)) as client:
+
+        def counts(model: str) -> dict[str, float]:
+            values = metrics.parse(client.get("/metrics").text)
+            pattern = re.compile(r'clearformer_request_success_total\{finished_reason="(\w+)",model_name="(.*)"\}')
+            found = {pattern.fullmatch(name): value for name, value in values.items()}
+            return {match[1]: value for match, value in found.items() if match and match[2] == model}
+
+        body = {"model": "gpt", "prompt": [TEXT, "A"], "max_tokens": 1, "n": 2, "seed": 3}
+        for more in ({}, {"stream": True}, {"logprobs": 1}):
+            assert client.post("/v1/completions", json={**body, **more}).status_code == 200
+        assert counts("gpt") == {"length": 12}
+        assert client.post("/v1/translate", json={"text": ["Hello.", ""], "beam": 2, "n": 2}).status_code == 200
+        assert counts("en-fr-small") == {"stop": 4}
+        monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+        assert client.post("/v1/score", json={"model": "gpt", "text": "a"}).status_code == 500
+        assert counts("gpt") == {"length": 12, "error": 1}
+    with caller(create_app(store, limits=Limits(seconds=0.2))) as client, store.open("gpt").use():
+        assert client.post("/v1/completions", json=body).status_code == 504
+        assert counts("gpt") == {"abort": 2}
 
 
 def test_a_histogram_counts_up_to_each_bound() -> None:
