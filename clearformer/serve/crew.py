@@ -127,9 +127,8 @@ class Crew:
         return (member.process for member in list(self.members))
 
     def suits(self, text: Text) -> bool:
-        """Whether a process can decode a text: `stop` and `top` need every step here."""
-        work = text.work
-        return text.joins and not (work.stop or work.top) and text.n_bytes <= self.room.bytes
+        """Whether a process can decode a text: `stop` needs every step here, since it ends the text."""
+        return text.joins and not text.work.stop and text.n_bytes <= self.room.bytes
 
     def take(self, text: Text) -> bool:
         """Choose the process that has the least to do for a text, to be sent by `send`; False if none has room."""
@@ -141,7 +140,7 @@ class Crew:
                     member.heard_at = time.monotonic()
                 number = next(self.numbers)
                 member.texts[number] = text
-                member.outbox.append(Job(number, text.sequences, text.n_bytes, text.work.stream))
+                member.outbox.append(Job(number, text.sequences, text.n_bytes, text.work.stream, text.work.top))
             return True
         return False
 

@@ -10,14 +10,15 @@
 Work is planned in the thread of the client (work.py): settings are checked and texts tokenised there, so that mistakes
 are raised by `submit`. An error of one text reaches its ticket only, and the thread goes on.
 
-With an opener, small models on a CPU are decoded by several processes (crew.py). Texts that need
-every step here, with `stop` or `top`, stay with the thread, and so do all while no process is ready.
+With an opener, small models on a CPU are decoded by several processes (crew.py). Texts with `stop`, which need every
+step here, stay with the thread, and so do all while no process is ready.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Condition, Lock, RLock, Thread
 from typing import Any
 
@@ -429,8 +430,8 @@ class Engine:
     def heard_from(self, crew: Crew, messages: list[tuple[Text, Any]]) -> None:
         for text, message in messages:
             match message:
-                case Heard(_, progress) if progress is not None:
-                    self.heard(text, progress, list)
+                case Heard(_, progress, top) if progress is not None:
+                    self.heard(text, progress, partial(list, top))
                 case Heard():
                     text.ticket.first_token = text.ticket.first_token or time.monotonic()
                 case Again():

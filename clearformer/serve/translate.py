@@ -97,8 +97,8 @@ async def translate(request: Request, body: TranslateRequest) -> Response:
             steps = patched_events(opened, texts[0], body.off, body.alternatives)
         else:
             settings = {**body.settings, "beam": 1}
-            work = Translate(texts, 1, body.seed, settings, stream=True, top=max(body.alternatives, 1))
-            steps = events(request, chosen, await submit(request, chosen, work, n_chars), body.alternatives)
+            work = Translate(texts, 1, body.seed, settings, stream=True, top=body.alternatives)
+            steps = events(request, chosen, await submit(request, chosen, work, n_chars))
         return streamed(request, steps, lambda error: event("error", error_of(error)["error"]))
     if body.off:
         opened = await asyncio.to_thread(desk_of(request).store.open, name)
@@ -128,13 +128,12 @@ def aligned(handle: Translator, pairs: list[tuple[str, Translation]]) -> list[di
     return [as_row(text, one, handle.align(text, one.text)) for text, one in pairs]
 
 
-async def events(request: Request, chosen: Chosen, ticket: Ticket, n: int) -> AsyncIterator[str]:
+async def events(request: Request, chosen: Chosen, ticket: Ticket) -> AsyncIterator[str]:
     """Yield the events of a translation."""
     tokenizer: Tokenizer = as_translator(chosen.handle).target_tokenizer
     async for one in listen(request, ticket):
         if isinstance(one, Token):
-            values = [(token, value) for token, value in one.top if n]
-            yield event("token", describe(tokenizer, one.id, one.text, math.exp(one.logprob), values))
+            yield event("token", describe(tokenizer, one.id, one.text, math.exp(one.logprob), one.top))
         elif isinstance(one, Answer):
             best: Translation = one.results[0]
             yield event("end", {"translation": best.text, "logprob": best.logprob})

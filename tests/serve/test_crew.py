@@ -126,12 +126,30 @@ def test_streams_have_every_token(engine: Engine) -> None:
         assert [type(event) for event in mine[-2:]] == [Ended, Answer]
 
 
-def test_stop_strings_and_alternatives_are_found_here(engine: Engine) -> None:
+def test_streams_with_alternatives_are_decoded_there(engine: Engine) -> None:
+    """And they are the most probable tokens, as the engine finds them itself."""
+    work = Generate(PROMPTS[:3], settings={"temperature": 0.0, "max_new": 5}, stream=True, top=3)
+    alone = Engine(engine.handle)
+    events, expected = list(engine.submit(work)), list(alone.submit(work))
+    alone.close()
+    for index in range(3):
+        mine, others = (
+            [one for one in some if isinstance(one, Token) and one.index == index] for some in (events, expected)
+        )
+        assert [event.id for event in mine] == [event.id for event in others]
+        for event, other in zip(mine, others):
+            assert [id for id, _ in event.top] == [id for id, _ in other.top]
+            assert [value for _, value in event.top] == pytest.approx([value for _, value in other.top], rel=1e-4)
+    with stopped(engine.workers):
+        ticket = engine.submit(work)
+        assert eventually(lambda: engine.n_elsewhere == 3)
+        assert ticket.first_token is None
+    ticket.result(60)
+
+
+def test_stop_strings_are_found_here(engine: Engine) -> None:
     work = Generate(PROMPTS[:4], stop=("a", "e"), settings={"temperature": 0.0, "max_new": 30})
     assert tokens(engine.submit(work).result(60)) == tokens(offline(engine, work))
-    top = list(engine.submit(Generate(["The"], settings={"temperature": 0.0, "max_new": 2}, stream=True, top=3)))
-    assert isinstance(top[0], Token)
-    assert len(top[0].top) == 3
 
 
 def test_texts_of_a_process_that_is_killed_are_decoded_by_others(engine: Engine) -> None:
