@@ -119,6 +119,12 @@ class Crew:
         with self.lock:
             return [text for member in self.members for text in member.texts.values()]
 
+    @property
+    def n_bytes(self) -> int:
+        """What the texts of the processes take, at most."""
+        with self.lock:
+            return sum(Load(self.room, member.texts.values()).n_bytes for member in self.members)
+
     def __len__(self) -> int:
         return sum(len(member.texts) for member in self.members)
 

@@ -15,7 +15,7 @@ step here, stay with the thread, and so do all while no process is ready.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,9 +32,10 @@ from clearformer.generation.open_tables import Tables
 from clearformer.handles.handle import Handle, count_parameters
 from clearformer.layers.row_choice import rows_choose
 from clearformer.memory import is_out_of_memory
+from clearformer.serve.budget import Budget
 from clearformer.serve.crew import Crew, workers_for
 from clearformer.serve.opener import Opener
-from clearformer.serve.scheduler import Room, Scheduler
+from clearformer.serve.scheduler import Load, Room, Scheduler
 from clearformer.serve.ticket import Ticket, wake
 from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import Answer, Busy, Closing, Expired, NoMemory, TooLarge, Top, Work
@@ -86,7 +87,8 @@ class Served:
 
 
 class Engine:
-    """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it.
+    """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it. `budget` is the memory that
+    the engines of this process share.
 
     `threads` is the number of threads of torch for large steps; small ones take one (threads.py). `opener` lets
     worker processes open the model. There are `n_workers`, by default as many as suit its size; none without an opener.
@@ -101,9 +103,12 @@ class Engine:
         threads: int | None = None,
         opener: Opener | None = None,
         n_workers: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.max_waiting, self.n_workers = max_waiting, n_workers
-        self.room = room or Room.of(handle.device)
+        room = room or Room.of(handle.device)
+        self.budget = budget or Budget(room.bytes)
+        self.room = replace(room, bytes=min(room.bytes, self.budget.bytes))
         self.waiting, self.scheduler, self.totals = Waiting(), Scheduler(self.room, self), Totals()
         self.threads = threads or most_threads()
         self.touched: set[Ticket] = set()  # with new events
@@ -115,6 +120,7 @@ class Engine:
         self.begun: list[Text] = []  # texts that have left the queue in this turn
         self.patient_until = 0.0  # the deadline of the text that is answered alone
         self.served = self.serve(handle, adapters, opener)
+        self.budget.join(self)
         self.thread = Thread(target=self.run, name=f"engine of {handle.name}", daemon=True)
         self.thread.start()
 
@@ -284,6 +290,8 @@ class Engine:
                 self.fail_rest([*self.scheduler.clear(), *self.begun], error)
             finally:
                 self.begun = []
+                self.account(self.scheduler)
+                self.budget.tell(self)
                 self.wake()
                 self.progress = time.monotonic()
                 self.totals.steps += 1
@@ -292,6 +300,7 @@ class Engine:
                     self.is_turning = False
                     if self.n_visitors:
                         self.changed.notify_all()
+        self.budget.leave(self)
         elsewhere = [text for crew in self.crews for text in crew.close()]
         self.fail_rest([*self.scheduler.clear(), *self.waiting.clear(), *elsewhere], stopped_early())
 
@@ -321,7 +330,8 @@ class Engine:
             self.waiting.drop_done()
             for crew in self.crews:
                 crew.drop_done()
-            new = self.begun = list(self.admit(now))
+            with self.budget.lock:
+                new = self.begun = list(self.admit(now))
             if any(text.fills_a_turn for text in new):
                 self.is_due = True  # what is behind it in the queue has its turn next
         for crew in self.crews:
@@ -339,18 +349,34 @@ class Engine:
 
         The scheduler is asked once per turn, since it counts the texts that it admits only when they have joined.
         """
-        is_asked = False
+        new: list[Text] | None = None
+        self.account(self.scheduler)
         while (text := self.waiting.first()) is not None:
+            left = self.budget.left(self) - self.budget.used_by(self) if self.budget.is_shared else None
             if text.is_for_crew:
-                if not text.crew.take(text):
-                    return
+                if (left is not None and text.n_bytes > left) or not text.crew.take(text):
+                    break
                 self.waiting.pop()
                 text.ticket.started = text.ticket.started or now
-            elif is_asked:
-                return
+                self.account()
+            elif new is not None:
+                break
             else:
-                is_asked = True
-                yield from self.scheduler.admit(self.waiting)
+                here = None if left is None else left + self.budget.used[self].get("here", 0)
+                new = list(self.scheduler.admit(self.waiting, here))
+                self.account([*self.scheduler, *(text for text in new if text.joins)])
+                yield from new
+        lacks = text is not None and text.n_bytes > self.budget.left(self) - self.budget.used_by(self)
+        self.budget.need(self, text.n_bytes if text is not None and lacks else 0)
+
+    def account(self, here: Iterable[Text] | None = None) -> None:
+        """Tell the others how much memory the texts of the crews take, and those `here` if they are given."""
+        if self.budget.is_shared:
+            with self.budget.lock:
+                for crew in self.crews:
+                    self.budget.use(self, crew, crew.n_bytes)
+                if here is not None:
+                    self.budget.use(self, "here", Load(self.room, here).n_bytes)
 
     def answer_alone(self, text: Text) -> None:
         """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""
@@ -444,7 +470,9 @@ class Engine:
                     self.failed(text, error)
         self.wake()
         if not messages or any(isinstance(message, LAST) for _, message in messages):
+            self.account()
             self.notify()  # there is room
+            self.budget.tell(self)
         self.progress = time.monotonic()
 
     def lost(self, crew: Crew, texts: list[Text]) -> None:
@@ -458,7 +486,9 @@ class Engine:
                 again.append(text)
         with self.changed:
             self.waiting.add_again(again)
+        self.account()
         self.notify()
+        self.budget.tell(self)
 
 
 def reasons_of(text: Text, results: list[Any], hypotheses: list[Hypothesis]) -> list[str]:

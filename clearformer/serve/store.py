@@ -33,9 +33,11 @@ from clearformer.lens.session import Lens, Patch
 from clearformer.loading.folder import DEFAULT, find, read_recipe, task_of
 from clearformer.loading.open import located, open_model
 from clearformer.recipe import Recipe
+from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.limits import Limits
 from clearformer.serve.opener import Opener
+from clearformer.serve.scheduler import Room
 from clearformer.serve.work import Busy
 from clearformer.tasks.task import Pretrained
 from clearformer.threads import use_few_threads
@@ -138,6 +140,7 @@ class Store:
         self.locks: dict[str, Any] = {}
         self.lock = Lock()
         self.opening: set[str] = set()  # models that have a place, and are not in memory yet
+        self.budget: Budget | None = None
         self.is_closing = False
 
     @property
@@ -246,7 +249,16 @@ class Store:
             self.opening.add(name)
         try:
             handle, adapters = self.load(opener)
-            engine = Engine(handle, adapters, max_waiting=self.queue, opener=opener, n_workers=self.workers)
+            with self.lock:
+                self.budget = self.budget or Budget(Room.of(handle.device).bytes)
+            engine = Engine(
+                handle,
+                adapters,
+                max_waiting=self.queue,
+                opener=opener,
+                n_workers=self.workers,
+                budget=self.budget,
+            )
             opened = Opened(handle, opener, engine)
             with self.lock:
                 self.opened[name] = opened

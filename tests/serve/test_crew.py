@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,8 +18,10 @@ pytest.importorskip("fastapi")
 import small_models
 from fastapi.testclient import TestClient
 
+from clearformer.generation.continuous import Footprint
 from clearformer.loading.open import open_model
 from clearformer.serve.app import create_app
+from clearformer.serve.budget import Budget
 from clearformer.serve.crew import SMALL, workers_for
 from clearformer.serve.engine import Engine
 from clearformer.serve.opener import Opener
@@ -171,6 +174,31 @@ def test_texts_of_a_process_that_is_killed_are_decoded_by_others(engine: Engine)
         wait_for_crew(engine)
     assert ["ended with -9" in str(warning.message) for warning in said] == [True]
     assert len(engine.workers) == 2
+
+
+def test_texts_of_processes_use_the_memory_that_other_engines_leave(folder: Path) -> None:
+    opener = Opener(folder, "cpu", open_model)
+    handle, _ = opener.open()
+    work = Generate(["The dog"], settings={"temperature": 0.0, "max_new": 20})
+    [plan] = work.plan(handle)
+    n_bytes = Footprint.of(handle.model).n_bytes(plan.sequences)
+    budget, other = Budget(20 * n_bytes), Mock()
+    budget.join(other)
+    engine = Engine(handle, opener=opener, n_workers=1, budget=budget)
+    wait_for_crew(engine)
+    budget.use(other, "here", int(17.5 * n_bytes))
+    with stopped(engine.workers):
+        tickets = [engine.submit(work) for _ in range(5)]
+        assert eventually(lambda: budget.needs.get(engine) == n_bytes)
+        assert (engine.n_elsewhere, engine.n_waiting, budget.used_by(engine)) == (2, 3, 2 * n_bytes)
+        budget.use(other, "here", 0)
+        budget.tell(other)
+        assert eventually(lambda: engine.n_elsewhere == 5)
+    for ticket in tickets:
+        assert tokens(ticket.result(60)) == tokens(offline(engine, work))
+    assert eventually(lambda: budget.used_by(engine) == 0)
+    assert not budget.needs
+    engine.close()
 
 
 def test_a_text_that_ends_two_processes_fails(engine: Engine) -> None:

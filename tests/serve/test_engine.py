@@ -17,6 +17,7 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError, ConfigError, DataError, MachineError
 from clearformer.generation import open_tables
+from clearformer.generation.continuous import Footprint
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.open_tables import TableBatch, Tables
 from clearformer.generation.static import as_is
@@ -26,6 +27,7 @@ from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
+from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
 from clearformer.serve.waiting import Text, Waiting
@@ -516,6 +518,54 @@ def test_the_queue_is_bounded(engine_of: Any) -> None:
     for ticket in tickets:
         ticket.result(20)
     engine.submit(Translate(["a"])).result(20)
+
+
+def test_engines_share_their_memory(engine_of: Any) -> None:
+    """Room for one text: those of two engines take turns, and all are answered."""
+    handles = [transformer(), transformer()]
+    footprint = Footprint.of(handles[0].model)
+    work = Translate(TEXTS[1:2] * 4, settings={"beam": 2})
+    n_bytes = max(footprint.n_bytes(plan.sequences) for plan in work.plan(handles[0]))
+    budget = Budget(n_bytes * 3 // 2)
+    engines = [engine_of(handle, room=Room(), budget=budget) for handle in handles]
+    assert [engine.room.bytes for engine in engines] == [budget.bytes] * 2
+    running: list[int] = []
+
+    def watched(step: Any) -> Any:
+        def watched_step(tokens: Tensor, state: Any) -> Any:
+            time.sleep(0.001)  # the other engine has time to make a step, too
+            running.append(sum(engine.scheduler.n_texts for engine in engines))
+            return step(tokens, state)
+
+        return watched_step
+
+    expected = handles[0].candidates(work.texts, **work.settings)
+    for handle in handles:
+        handle.model.step = watched(handle.model.step)
+    with engines[0].paused(), engines[1].paused():
+        tickets = [engine.submit(work) for engine in engines for _ in range(3)]
+    for ticket in tickets:
+        assert comparable(ticket.result(60)) == comparable(expected)
+    assert {*running} == {1}
+    engines[0].close()
+    assert not budget.is_shared
+
+
+def test_memory_goes_to_the_engine_that_waits_for_the_longest_time() -> None:
+    first, second, third = (Mock() for _ in range(3))
+    budget = Budget(100)
+    for holder in (first, second, third):
+        budget.join(holder)
+    budget.use(first, "here", 70)
+    budget.need(second, 50)
+    budget.need(third, 20)
+    assert [budget.left(holder) for holder in (first, second, third)] == [100 - 50 - 20, 30, 100 - 70 - 50]
+    budget.tell(first)
+    assert [holder.notify.call_count for holder in (first, second, third)] == [0, 1, 1]
+    budget.use(first, "here", 0)
+    assert [budget.left(holder) for holder in (second, third)] == [100, 50]
+    budget.leave(second)
+    assert budget.left(third) == 100
 
 
 def test_a_text_that_never_fits_is_refused(engine_of: Any) -> None:

@@ -65,6 +65,13 @@ def test_the_least_recently_used_leaves(store: Store) -> None:
     assert not engine.thread.is_alive()
 
 
+def test_all_models_share_one_budget_of_memory(store: Store) -> None:
+    first, second = store.open().engine, store.open("runs/0").engine
+    assert first.budget is second.budget
+    assert first.budget.is_shared
+    assert first.room.bytes == first.budget.bytes
+
+
 def test_a_model_at_work_stays(store: Store) -> None:
     """And if all are at work, the request is refused."""
     with ExitStack() as stack:
