@@ -23,16 +23,16 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError, ClearformerError, LengthError, MachineError, suggest
 from clearformer.serve.refusals import Refused, error_body, later
-from clearformer.serve.work import Busy, Cancelled, Closing, Expired, NoMemory, TooLarge
+from clearformer.serve.work import Busy, Cancelled, Closing, Expired, NoMemory, TooLarge, Unread
 
 TENSORS = "application/vnd.safetensors"
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 GONE = 499  # the client has left; nobody reads this answer
 STATUS: dict[type[ClearformerError], int] = {CheckpointError: 404, LengthError: 422, MachineError: 503}
-STATUS |= {Busy: 429, Closing: 503, TooLarge: 422, Expired: 504, Cancelled: GONE}
+STATUS |= {Busy: 429, Closing: 503, TooLarge: 422, Expired: 504, Cancelled: GONE, Unread: GONE}
 CODES: dict[type[Exception], str] = {CheckpointError: "model_not_found", LengthError: "too_long"}
 CODES |= {Busy: "queue_full", Closing: "draining", TooLarge: "too_long", Expired: "timeout", Cancelled: "cancelled"}
-CODES[NoMemory] = "memory"
+CODES |= {NoMemory: "memory", Unread: "unread"}
 OPENAPI = "/api/openapi.json"
 TOO_LONG = ("string_too_long", "too_long")
 BRANCH = re.compile(r"(constrained-|function-|tagged-)?(str|int|float|bool|none|list|dict|literal)\b.*|[A-Z]\w*")

@@ -19,7 +19,6 @@ from outside (studio/).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from clearformer.errors import MachineError
 
@@ -49,8 +48,9 @@ from clearformer.serve import (
 )
 from clearformer.serve.answers import OPENAPI, JSONText, explain_errors, refuse_unknown_queries
 from clearformer.serve.asking import Desk
+from clearformer.serve.described import describe_api
 from clearformer.serve.gauges import add_gauges
-from clearformer.serve.guard import LOOPBACK, OPEN_PATHS, Guard
+from clearformer.serve.guard import LOOPBACK, Guard
 from clearformer.serve.limits import Limits
 from clearformer.serve.logs import Logs, SilentLogs
 from clearformer.serve.metrics import Metrics
@@ -82,7 +82,8 @@ def create_app(
     )
     limits, metrics, traffic = limits or Limits(), Metrics(), Traffic()
     app.state.store, app.state.is_closing, app.state.traffic = store, False, traffic
-    app.state.desk = Desk(store, limits, metrics, Pressure(limits.free_memory))
+    logs = logs or SilentLogs()
+    app.state.desk = Desk(store, limits, metrics, Pressure(limits.free_memory), logs)
     add_gauges(metrics, store, traffic)
     explain_errors(app)
     for part in (health, translate, *v1.PARTS, *FOR_STUDIO):
@@ -94,24 +95,7 @@ def create_app(
         return JSONText({"version": __version__, "default": known.default, "models": known.describe()})
 
     keys = [token] if isinstance(token, str) else list(token or ())
-    if keys:
-        describe_keys(app)
+    describe_api(app, bool(keys))
     app.add_middleware(Guard, keys=keys, hosts=hosts, limits=limits)
-    app.add_middleware(Tracing, traffic=traffic, metrics=metrics, logs=logs or SilentLogs())
+    app.add_middleware(Tracing, traffic=traffic, metrics=metrics, logs=logs)
     return app
-
-
-def describe_keys(app: FastAPI) -> None:
-    """Add to the description of the API that every path but some needs a key."""
-    describe = app.openapi
-
-    def described() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = describe()
-            schema.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            for path, operations in schema["paths"].items():
-                for operation in operations.values():
-                    operation["security"] = [] if path in OPEN_PATHS else [{"key": []}]
-        return describe()
-
-    app.openapi = described  # type: ignore[method-assign]

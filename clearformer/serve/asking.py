@@ -15,13 +15,14 @@ from fastapi import Request
 from clearformer.errors import CheckpointError
 from clearformer.handles.handle import Handle
 from clearformer.serve.limits import Limits
+from clearformer.serve.logs import Logs
 from clearformer.serve.metrics import Metrics
 from clearformer.serve.pressure import Pressure
 from clearformer.serve.refusals import Refused
 from clearformer.serve.store import Opened, Store
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
-from clearformer.serve.work import Call, Event, Generate, Translate, Work
+from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Unread, Work
 from clearformer.verbs.load import uses
 
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
@@ -31,12 +32,13 @@ PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice
 
 @dataclass
 class Desk:
-    """What routes share: the models, the limits and the measurements of a server."""
+    """What routes share: the models, the limits, the measurements and the log of a server."""
 
     store: Store
     limits: Limits
     metrics: Metrics
     pressure: Pressure
+    logs: Logs
 
 
 def desk_of(request: Request) -> Desk:
@@ -50,6 +52,7 @@ class Chosen:
 
     opened: Opened
     adapter: str | None
+    name: str
 
     @property
     def handle(self) -> Any:
@@ -64,7 +67,7 @@ async def open_for(request: Request, verb: str, model: str | None) -> tuple[str,
     served = store.serve_now(name)
     if served is None:
         served = await asyncio.to_thread(store.serve, name)
-    chosen = Chosen(*served)
+    chosen = Chosen(*served, name)
     if verb not in chosen.handle.verbs:
         raise cannot(chosen.handle, name, verb)
     return name, chosen
@@ -78,22 +81,27 @@ async def submit(request: Request, chosen: Chosen, work: AnyWork, n_chars: int =
     """Queue work. Planning it means to tokenise its texts, which takes long for long texts."""
     desk = desk_of(request)
     desk.pressure.check()
-    engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
-    if n_chars <= LITTLE_TEXT:
-        return engine.submit(adapted, desk.limits.seconds)
-    return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+    while True:
+        engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
+        try:
+            if n_chars <= LITTLE_TEXT:
+                return engine.submit(adapted, desk.limits.seconds)
+            return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+        except Closing:
+            if desk.store.is_closing:
+                raise
+            # The model has made room for another one since it was chosen.
+            again = Chosen(*await asyncio.to_thread(desk.store.serve, chosen.name), chosen.name)
+            if again.opened is chosen.opened:
+                raise
+            chosen = again
 
 
 async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0) -> tuple[list[list[Any]], Ticket]:
     """Return the results of all texts, and the ticket with their numbers of tokens."""
     ticket = await submit(request, chosen, work, n_chars)
     async with attended(request, ticket):
-        try:
-            async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
-                results = await ticket
-        except TimeoutError:
-            raise too_late() from None
-    measure(request, ticket)
+        results = await ticket
     return results, ticket
 
 
@@ -111,11 +119,13 @@ async def listen(request: Request, ticket: Ticket) -> AsyncIterator[Event]:
     finally:
         ticket.cancel()
         measure(request, ticket)
+        if isinstance(ticket.error, Unread):
+            desk_of(request).logs.write("warning", "unread", id=trace_of(request).id, message=ticket.error.message)
 
 
 @asynccontextmanager
 async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
-    """Cancel the work of a client that goes away, or of a request that is given up."""
+    """Cancel work if the client goes away, the request is given up or the time is over, and measure it."""
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -124,10 +134,14 @@ async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
 
     watcher = asyncio.create_task(watch())
     try:
-        yield
+        async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
+            yield
+    except TimeoutError:
+        raise too_late() from None
     finally:
         watcher.cancel()
         ticket.cancel()
+        measure(request, ticket)
         with suppress(asyncio.CancelledError):
             await watcher
 
@@ -139,6 +153,8 @@ def measure(request: Request, ticket: Ticket) -> None:
     trace.prompt_tokens, trace.completion_tokens = ticket.n_prompt, ticket.n_generated
     metrics.prompt_tokens.add(ticket.n_prompt, model_name=name)
     metrics.generation_tokens.add(ticket.n_generated, model_name=name)
+    for reason, n in ticket.reasons.items():
+        metrics.success.add(n, model_name=name, finished_reason=reason)
     if ticket.first_token is not None and ticket.finished is not None:
         metrics.first_token.add(ticket.first_token - ticket.submitted, model_name=name)
         if ticket.n_generated > 1:

@@ -24,6 +24,7 @@ from threading import Lock, Thread
 from typing import Any, Protocol
 
 from clearformer.data.workers import start
+from clearformer.errors import MachineError
 from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Load, Room
 from clearformer.serve.waiting import Text
@@ -76,7 +77,14 @@ class Crew:
         self.numbers, self.lock = count(), Lock()
         self.problem: Exception | None = None  # why a process could not open the model
         self.is_closing = self.is_retiring = False
-        self.members = [self.begin() for _ in range(n)]
+        self.members: list[Member] = []
+        try:
+            for _ in range(n):
+                self.members.append(self.begin())
+        except MachineError:
+            for member in self.members:
+                member.connection.close()  # which ends the process
+            raise
         self.thread = Thread(target=self.read, name=f"workers of {opener.path.name}", daemon=True)
         self.thread.start()
 
@@ -85,9 +93,13 @@ class Crew:
         here, there = Pipe()
         try:
             process = start(there, "clearformer.serve.worker", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+            here.send((self.opener, self.room))
+        except OSError as error:
+            here.close()
+            message = f"a worker process cannot be started: {error.strerror or error}"
+            raise MachineError(message, "set --workers 0, or free memory or processes of this machine") from None
         finally:
             there.close()
-        here.send((self.opener, self.room))
         return Member(process, here)
 
     # For the engine
@@ -107,6 +119,12 @@ class Crew:
         with self.lock:
             return [text for member in self.members for text in member.texts.values()]
 
+    @property
+    def n_bytes(self) -> int:
+        """What the texts of the processes take, at most."""
+        with self.lock:
+            return sum(Load(self.room, member.texts.values()).n_bytes for member in self.members)
+
     def __len__(self) -> int:
         return sum(len(member.texts) for member in self.members)
 
@@ -115,9 +133,8 @@ class Crew:
         return (member.process for member in list(self.members))
 
     def suits(self, text: Text) -> bool:
-        """Whether a process can decode a text: `stop` and `top` need every step here."""
-        work = text.work
-        return text.joins and not (work.stop or work.top) and text.n_bytes <= self.room.bytes
+        """Whether a process can decode a text: `stop` needs every step here, since it ends the text."""
+        return text.joins and not text.work.stop and text.n_bytes <= self.room.bytes
 
     def take(self, text: Text) -> bool:
         """Choose the process that has the least to do for a text, to be sent by `send`; False if none has room."""
@@ -129,7 +146,7 @@ class Crew:
                     member.heard_at = time.monotonic()
                 number = next(self.numbers)
                 member.texts[number] = text
-                member.outbox.append(Job(number, text.sequences, text.n_bytes, text.work.stream))
+                member.outbox.append(Job(number, text.sequences, text.n_bytes, text.work.stream, text.work.top))
             return True
         return False
 
@@ -220,6 +237,6 @@ class Crew:
         if was_ready and not self.is_retiring:
             code = member.process.returncode
             warnings.warn(f"a worker of {self.opener.path.name} ended with {code}, and is started again", stacklevel=2)
-            with suppress(OSError):  # the system has no more processes: the others do its work
+            with suppress(MachineError):  # the system has no more processes: the others do its work
                 self.members[self.members.index(member)] = self.begin()
         self.listener.lost(self, texts)

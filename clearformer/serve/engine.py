@@ -10,14 +10,15 @@
 Work is planned in the thread of the client (work.py): settings are checked and texts tokenised there, so that mistakes
 are raised by `submit`. An error of one text reaches its ticket only, and the thread goes on.
 
-With an opener, small models on a CPU are decoded by several processes (crew.py). Texts that need
-every step here, with `stop` or `top`, stay with the thread, and so do all while no process is ready.
+With an opener, small models on a CPU are decoded by several processes (crew.py). Texts with `stop`, which need every
+step here, stay with the thread, and so do all while no process is ready.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Condition, Lock, RLock, Thread
 from typing import Any
 
@@ -31,9 +32,10 @@ from clearformer.generation.open_tables import Tables
 from clearformer.handles.handle import Handle, count_parameters
 from clearformer.layers.row_choice import rows_choose
 from clearformer.memory import is_out_of_memory
+from clearformer.serve.budget import Budget
 from clearformer.serve.crew import Crew, workers_for
 from clearformer.serve.opener import Opener
-from clearformer.serve.scheduler import Room, Scheduler
+from clearformer.serve.scheduler import Load, Room, Scheduler
 from clearformer.serve.ticket import Ticket, wake
 from clearformer.serve.waiting import Text, Waiting
 from clearformer.serve.work import Answer, Busy, Closing, Expired, NoMemory, TooLarge, Top, Work
@@ -42,6 +44,7 @@ from clearformer.threads import most_threads, use_threads
 from clearformer.wording import count
 
 STUCK_SECONDS = 30.0
+END_SECONDS = 5.0  # for the thread to end a turn, when the engine is closed
 LOOK_SECONDS = 0.1  # between two looks at the deadlines of texts that others decode
 
 
@@ -84,7 +87,8 @@ class Served:
 
 
 class Engine:
-    """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it.
+    """`room` is what may be in progress at a time; at most `max_waiting` texts wait for it. `budget` is the memory that
+    the engines of this process share.
 
     `threads` is the number of threads of torch for large steps; small ones take one (threads.py). `opener` lets
     worker processes open the model. There are `n_workers`, by default as many as suit its size; none without an opener.
@@ -99,9 +103,12 @@ class Engine:
         threads: int | None = None,
         opener: Opener | None = None,
         n_workers: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.max_waiting, self.n_workers = max_waiting, n_workers
-        self.room = room or Room.of(handle.device)
+        room = room or Room.of(handle.device)
+        self.budget = budget or Budget(room.bytes)
+        self.room = replace(room, bytes=min(room.bytes, self.budget.bytes))
         self.waiting, self.scheduler, self.totals = Waiting(), Scheduler(self.room, self), Totals()
         self.threads = threads or most_threads()
         self.touched: set[Ticket] = set()  # with new events
@@ -110,7 +117,10 @@ class Engine:
         self.crews: list[Crew] = []  # the last one decodes new texts, earlier ones finish theirs
         self.is_closing = self.is_ending = False
         self.progress = time.monotonic()  # when the last step ended, or work came after a pause
+        self.begun: list[Text] = []  # texts that have left the queue in this turn
+        self.patient_until = 0.0  # the deadline of the text that is answered alone
         self.served = self.serve(handle, adapters, opener)
+        self.budget.join(self)
         self.thread = Thread(target=self.run, name=f"engine of {handle.name}", daemon=True)
         self.thread.start()
 
@@ -156,9 +166,12 @@ class Engine:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether there is work, but no step has ended for 30 seconds, or the thread has died."""
+        """Whether there is work, but no step has ended for 30 seconds, or the thread has died.
+
+        A text that is answered alone has the time that its client allows, if that is longer.
+        """
         has_work = bool(self.is_turning or self.n_waiting or self.scheduler.n_texts)
-        is_late = has_work and time.monotonic() - self.progress > STUCK_SECONDS
+        is_late = has_work and time.monotonic() > max(self.progress + STUCK_SECONDS, self.patient_until)
         is_late = is_late or any(crew.is_stuck for crew in list(self.crews))
         return is_late or not (self.thread.is_alive() or self.is_closing)
 
@@ -238,6 +251,15 @@ class Engine:
                     self.progress = time.monotonic()
                     self.changed.notify_all()
 
+    def close_if_idle(self) -> bool:
+        """Accept no more work and stop, unless there is work or a visitor; returns whether the engine stops."""
+        with self.changed:
+            if self.n_waiting or self.n_running or self.is_turning or self.n_visitors:
+                return False
+            self.is_closing = True
+            self.changed.notify_all()
+        return True
+
     def close(self, timeout: float = 0.0) -> None:
         """Accept no more work, finish the rest within `timeout` seconds, let what is left then fail, and stop."""
         with self.changed:
@@ -247,10 +269,9 @@ class Engine:
         with self.changed:
             self.is_ending = True
             self.changed.notify_all()
-        self.thread.join(STUCK_SECONDS)
-        if self.thread.is_alive():  # stuck, but whoever waits is told
-            for text in [*self.scheduler, *self.waiting]:
-                self.failed(text, stopped_early())
+        self.thread.join(END_SECONDS)
+        if self.thread.is_alive():  # busy with a long text, or stuck: whoever waits is told
+            self.fail_rest([*self.scheduler, *self.begun, *self.waiting], stopped_early())
 
     def notify(self) -> None:
         with self.changed:
@@ -266,9 +287,11 @@ class Engine:
             try:
                 self.turn()
             except Exception as error:  # of ours, since errors of texts are caught: everyone is told, and we go on
-                for text in self.scheduler.clear():
-                    self.failed(text, error)
+                self.fail_rest([*self.scheduler.clear(), *self.begun], error)
             finally:
+                self.begun = []
+                self.account(self.scheduler)
+                self.budget.tell(self)
                 self.wake()
                 self.progress = time.monotonic()
                 self.totals.steps += 1
@@ -277,9 +300,9 @@ class Engine:
                     self.is_turning = False
                     if self.n_visitors:
                         self.changed.notify_all()
+        self.budget.leave(self)
         elsewhere = [text for crew in self.crews for text in crew.close()]
-        for text in [*self.scheduler.clear(), *self.waiting.clear(), *elsewhere]:
-            self.failed(text, stopped_early())
+        self.fail_rest([*self.scheduler.clear(), *self.waiting.clear(), *elsewhere], stopped_early())
 
     def await_work(self) -> bool:
         """Wait until there is something to do and no visitor; returns whether the thread goes on.
@@ -307,7 +330,10 @@ class Engine:
             self.waiting.drop_done()
             for crew in self.crews:
                 crew.drop_done()
-            new = list(self.admit(now))
+            with self.budget.lock:
+                new = self.begun = list(self.admit(now))
+            if any(text.fills_a_turn for text in new):
+                self.is_due = True  # what is behind it in the queue has its turn next
         for crew in self.crews:
             crew.send()
         work = [*self.scheduler, *new]
@@ -323,27 +349,48 @@ class Engine:
 
         The scheduler is asked once per turn, since it counts the texts that it admits only when they have joined.
         """
-        is_asked = False
+        new: list[Text] | None = None
+        self.account(self.scheduler)
         while (text := self.waiting.first()) is not None:
+            left = self.budget.left(self) - self.budget.used_by(self) if self.budget.is_shared else None
             if text.is_for_crew:
-                if not text.crew.take(text):
-                    return
+                if (left is not None and text.n_bytes > left) or not text.crew.take(text):
+                    break
                 self.waiting.pop()
                 text.ticket.started = text.ticket.started or now
-            elif is_asked:
-                return
+                self.account()
+            elif new is not None:
+                break
             else:
-                is_asked = True
-                yield from self.scheduler.admit(self.waiting)
+                here = None if left is None else left + self.budget.used[self].get("here", 0)
+                new = list(self.scheduler.admit(self.waiting, here))
+                self.account([*self.scheduler, *(text for text in new if text.joins)])
+                yield from new
+        lacks = text is not None and text.n_bytes > self.budget.left(self) - self.budget.used_by(self)
+        self.budget.need(self, text.n_bytes if text is not None and lacks else 0)
+
+    def account(self, here: Iterable[Text] | None = None) -> None:
+        """Tell the others how much memory the texts of the crews take, and those `here` if they are given."""
+        if self.budget.is_shared:
+            with self.budget.lock:
+                for crew in self.crews:
+                    self.budget.use(self, crew, crew.n_bytes)
+                if here is not None:
+                    self.budget.use(self, "here", Load(self.room, here).n_bytes)
 
     def answer_alone(self, text: Text) -> None:
         """Answer a text that joins no batch: a Call, an empty text, or one of a model whose state is not ours."""
+        if text.ticket.is_done:
+            return
+        self.patient_until = text.ticket.deadline or 0.0
         try:
             with rows_choose(torch.tensor([[text.plan.adapter]], device=self.handle.device)):
                 hypotheses = [] if text.sequences is None else decode_alone(text.model, text.sequences)
                 self.finished(text, hypotheses)
         except Exception as error:
             self.failed(text, error)
+        finally:
+            self.progress, self.patient_until = time.monotonic(), 0.0
 
     def wake(self) -> None:
         """Wake the readers of tickets with new events."""
@@ -386,6 +433,9 @@ class Engine:
             ticket.n_generated += n_new
             with self.telling:
                 self.totals.generated_tokens += n_new
+        reasons = reasons_of(text, results, hypotheses)
+        with self.telling:
+            ticket.ended.update(reasons)
         ticket.put(Answer(text.index, results))
         with self.telling:
             self.totals.texts += 1
@@ -396,13 +446,18 @@ class Engine:
             self.totals.errors += 1
         text.ticket.fail(lack_of_memory() if is_out_of_memory(error) else error)
 
+    def fail_rest(self, texts: list[Text], error: Exception) -> None:
+        for text in texts:
+            if not text.ticket.is_done:
+                self.failed(text, error)
+
     # What worker processes tell, in the thread of the crew
 
     def heard_from(self, crew: Crew, messages: list[tuple[Text, Any]]) -> None:
         for text, message in messages:
             match message:
-                case Heard(_, progress) if progress is not None:
-                    self.heard(text, progress, list)
+                case Heard(_, progress, top) if progress is not None:
+                    self.heard(text, progress, partial(list, top))
                 case Heard():
                     text.ticket.first_token = text.ticket.first_token or time.monotonic()
                 case Again():
@@ -415,7 +470,9 @@ class Engine:
                     self.failed(text, error)
         self.wake()
         if not messages or any(isinstance(message, LAST) for _, message in messages):
+            self.account()
             self.notify()  # there is room
+            self.budget.tell(self)
         self.progress = time.monotonic()
 
     def lost(self, crew: Crew, texts: list[Text]) -> None:
@@ -429,7 +486,18 @@ class Engine:
                 again.append(text)
         with self.changed:
             self.waiting.add_again(again)
+        self.account()
         self.notify()
+        self.budget.tell(self)
+
+
+def reasons_of(text: Text, results: list[Any], hypotheses: list[Hypothesis]) -> list[str]:
+    """Return why each result ended: at EOS or a stop string, or at the maximum length."""
+    if text.sequences is None:
+        return ["stop"] * len(results)
+    is_full = [len(hypothesis.tokens) >= text.sequences.limit for hypothesis in hypotheses]
+    ended = [getattr(result, "ended", "length" if full else "stop") for result, full in zip(results, is_full)]
+    return ["length" if reason == "length" else "stop" for reason in ended]
 
 
 def stopped_early() -> Closing:

@@ -95,7 +95,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.requests = Counter("http_requests_total", "Requests by path, method and status.")
-        self.success = Counter("request_success_total", "Sequences that ended, by reason.")
+        self.success = Counter("request_success_total", "Sequences that ended: stop, length, abort, error.")
         self.prompt_tokens = Counter("prompt_tokens_total", "Tokens read.")
         self.generation_tokens = Counter("generation_tokens_total", "Tokens generated.")
         self.first_token = Histogram("time_to_first_token_seconds", "From a complete request to its first token.")

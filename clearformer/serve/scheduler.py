@@ -10,7 +10,7 @@ from each other. A text that raises an error alone fails; all others go on.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol
@@ -60,16 +60,17 @@ class Load:
         n, longest = self.groups.get(key_of(text), (0, 0))
         self.groups[key_of(text)] = n + 1, max(longest, text.n_bytes)
 
+    @property
+    def n_bytes(self) -> int:
+        return sum(n * longest for n, longest in self.groups.values())
+
     def has_room_for(self, text: Text) -> bool:
+        """Whether there is room for one more text. A text alone may have more hypotheses than there is room for."""
         room, key = self.room, key_of(text)
         n, longest = self.groups.get(key, (0, 0))
-        n_bytes = sum(n * longest for n, longest in self.groups.values()) - n * longest
-        fits = (
-            self.n_rows < room.rows
-            and self.n_hypotheses + text.n_rows <= room.hypotheses
-            and n_bytes + (n + 1) * max(longest, text.n_bytes) <= room.bytes
-        )
-        return fits or self.n_rows == 0
+        fits = self.n_rows < room.rows and self.n_hypotheses + text.n_rows <= room.hypotheses
+        n_bytes = self.n_bytes - n * longest + (n + 1) * max(longest, text.n_bytes)
+        return (fits or self.n_rows == 0) and n_bytes <= room.bytes
 
 
 class Listener(Protocol):
@@ -133,12 +134,15 @@ class Scheduler:
         for keys in together.values():
             self.step(keys)
 
-    def admit(self, waiting: Waiting) -> Iterator[Text]:
+    def admit(self, waiting: Waiting, most_bytes: int | None = None) -> Iterator[Text]:
         """Remove the texts from the queue for which there is room, in turn.
 
         To read the sources of a few texts takes nearly as long as a step, so that a few texts wait for others, for a
-        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps.
+        few turns. Those with tables do not: they are read by a recording, and a turn of theirs is several steps. After
+        a text that fills a turn come no others, so that the texts in progress wait for one such text at a time.
+        `most_bytes` limits the room further, for all texts in progress.
         """
+        room = self.room if most_bytes is None else replace(self.room, bytes=min(self.room.bytes, most_bytes))
         n_running, n_read = self.n_texts, 0
         n_hypotheses: int | None = None
         load: Load | None = None  # to add up takes as long as to admit
@@ -146,11 +150,17 @@ class Scheduler:
         self.patience = self.patience - 1 if len(waiting) else PATIENCE
         waits = n_joining < n_running // COMPANY and self.patience > 0
         while n_read <= READ_AT_ONCE and (text := waiting.first()) is not None and not text.is_for_crew:
+            if text.ticket.is_done:
+                waiting.pop()
+                continue
+            if text.fills_a_turn:
+                yield waiting.pop()
+                return
             if text.joins:
                 if waits and text.tables is None:
                     return
                 if load is None:
-                    load = Load(self.room, self)
+                    load = Load(room, self)
                 if text.tables is not None:
                     if n_hypotheses is None:  # all that wait will soon be decoded together
                         n_hypotheses = load.n_hypotheses + waiting.n_hypotheses

@@ -18,12 +18,14 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearformer.errors import ClearformerError, MachineError
+from clearformer.serve.engine import END_SECONDS
 from clearformer.serve.logs import Forward, Logs
 from clearformer.serve.store import Store
 from clearformer.serve.trace import Traffic
 
 LAST_SECONDS = 5.0  # for the last answers to reach their clients
 QUIET_SECONDS = 0.3  # at the end of draining, twice: requests on their way are refused by an answer
+STOP_SECONDS = END_SECONDS + 2 * QUIET_SECONDS + LAST_SECONDS  # from the end of draining to the end, at most
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,10 +47,16 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Protocol(H11Protocol):
-    """A connection that is closed unless the headers of a request arrive within some seconds (Slowloris)."""
+    """A connection that is closed unless the headers of a request arrive within some seconds (Slowloris).
+
+    And it is cut if its client does not read: what is sent to it waits in memory.
+    """
 
     head_seconds = 10.0
+    read_seconds = 120.0
+    logs = Logs()
     timer: asyncio.TimerHandle | None = None
+    read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -64,7 +72,26 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called when as much waits to be sent as a connection may hold."""
+        super().pause_writing()
+        if self.read_timer is None:
+            self.read_timer = self.loop.call_later(self.read_seconds, self.cut)
+
+    def resume_writing(self) -> None:
+        if self.read_timer is not None:
+            self.read_timer.cancel()
+            self.read_timer = None
+        super().resume_writing()
+
+    def cut(self) -> None:
+        """End the connection without sending the rest. The work of its request is cancelled, as if the client left."""
+        message = f"the client has read nothing for {self.read_seconds:g} s, and its connection is closed"
+        self.logs.write("warning", "unread", client=self.client[0] if self.client else None, message=message)
+        self.transport.abort()
 
     def expect(self) -> None:
         self.timer = self.loop.call_later(self.head_seconds, self.transport.close)
@@ -78,8 +105,16 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """uvicorn's server with the end described above. `drain_seconds` is the time for accepted requests."""
 
-    def __init__(self, app: FastAPI, logs: Logs, drain_seconds: float = 30.0, head_seconds: float = 10.0) -> None:
-        protocol = type("Connection", (Protocol,), {"head_seconds": head_seconds})
+    def __init__(
+        self,
+        app: FastAPI,
+        logs: Logs,
+        drain_seconds: float = 30.0,
+        head_seconds: float = 10.0,
+        read_seconds: float = 120.0,
+    ) -> None:
+        settings = {"head_seconds": head_seconds, "read_seconds": read_seconds, "logs": logs}
+        protocol = type("Connection", (Protocol,), settings)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -152,7 +187,13 @@ def prepare(server: Server, store: Store, say: Callable[[], None]) -> None:
     try:
         for name in store.given:
             store.open(name)
+        say()
     except ClearformerError as error:
         server.stop(error)
-    else:
-        say()
+    except OSError as error:
+        message = f"the models cannot be opened: {error.strerror or error}"
+        server.stop(MachineError(message, "free memory, processes or files of this machine"))
+    except Exception as error:
+        server.logs.bug(error)
+        message = f"the models cannot be opened, because of an unexpected error: {type(error).__name__}"
+        server.stop(MachineError(message, "the log has its traceback"))

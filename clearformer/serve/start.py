@@ -5,6 +5,7 @@ start(host="0.0.0.0", keys=read_keys(Path("key.txt")))       for others
 """
 
 import ipaddress
+import os
 import re
 import stat
 import sys
@@ -70,7 +71,7 @@ def start(
     logs = Logs(sys.stderr, has_texts)
     app = mount(create_app(store, keys, LOOPBACK if is_local and not keys else None, limits, logs))
     with listen(host, port) as listener:
-        server = Server(app, logs, drain_seconds, limits.head_seconds)
+        server = Server(app, logs, drain_seconds, limits.head_seconds, limits.seconds)
         url = f"http://{as_url(host)}:{listener.getsockname()[1]}"
 
         def ready() -> None:
@@ -95,13 +96,17 @@ def parse_adapters(values: Sequence[str]) -> dict[str, str]:
 
 
 def read_keys(path: Path) -> list[str]:
-    """Read the keys of a file, one per line. The file must be readable by its owner alone."""
+    """Read the keys of a file, one per line. The file must be readable by its owner alone.
+
+    Credentials of systemd are also readable by a group, which has no other members.
+    """
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"--api-key-file {path} cannot be read: {reason}", "give a file with a key") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    allowed = stat.S_IRWXU | stat.S_IRGRP if is_credential(path) else stat.S_IRWXU
+    if stat.S_IMODE(mode) & ~allowed & 0o777:
         raise ConfigError(f"--api-key-file {path} can be read by other users", f"chmod 600 {path}")
     keys = [line.strip() for line in text.splitlines() if line.strip()]
     if not keys:
@@ -112,6 +117,12 @@ def read_keys(path: Path) -> list[str]:
             f"openssl rand -hex 24 > {path}",
         )
     return keys
+
+
+def is_credential(path: Path) -> bool:
+    """Whether systemd passes a file to this service: LoadCredential in its unit."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return bool(folder) and path.resolve().is_relative_to(Path(str(folder)).resolve())
 
 
 def is_loopback(host: str) -> bool:

@@ -5,12 +5,16 @@ NAME                 the name of each folder given by --model
 NAME                 each adapter given by --adapter NAME=RUN, served by the engine of its base
 runs/NAME            every run folder below the folder given by --runs that has weights
 
-A model has one engine, whose thread does all its work. When the weights in its folder change, the new weights are read
-and take the place of the old ones: requests that have begun end with the old weights. A folder that is removed, or
-whose new weights cannot be read, leaves the model in memory as it is.
+A model has one engine, whose thread does all its work. The models given by --model stay in memory. Of the others, the
+one that was used least recently makes room for a new one, unless it is at work.
+
+When the weights in its folder change, the new weights are read and take the place of the old ones: requests that have
+begun end with the old weights. A folder that is removed, or whose new weights cannot be read, leaves the model in
+memory as it is.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -29,15 +33,18 @@ from clearformer.lens.session import Lens, Patch
 from clearformer.loading.folder import DEFAULT, find, read_recipe, task_of
 from clearformer.loading.open import located, open_model
 from clearformer.recipe import Recipe
+from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.limits import Limits
 from clearformer.serve.opener import Opener
+from clearformer.serve.scheduler import Room
+from clearformer.serve.work import Busy
 from clearformer.tasks.task import Pretrained
 from clearformer.threads import use_few_threads
 
-MOST_OPEN = 4  # models in memory; the one opened first is closed for a fifth
+MOST_OPEN = 4  # models in memory, or one more than those given by --model
 DEPTH = 3  # folders below --runs
-CLOSE_SECONDS = 600.0  # for the work of a model that is closed for another one
+RETRY_SECONDS = 5.0  # until a model may have finished its work and make room for another one
 
 
 class Adapter(NamedTuple):
@@ -59,6 +66,16 @@ class Opened:
     engine: Engine
     problem: str | None = None
     loading: Any = field(default_factory=Lock)
+    used_at: float = field(default_factory=time.monotonic)
+
+    def close_if_idle(self) -> bool:
+        """Close the engine for good unless it has work; returns whether it is closed."""
+        if not self.loading.acquire(blocking=False):  # and nobody reads it again any more
+            return False
+        if self.engine.close_if_idle():
+            return True
+        self.loading.release()
+        return False
 
     @contextmanager
     def use(self, off: Sequence[str] = ()) -> Iterator[Handle]:
@@ -122,6 +139,9 @@ class Store:
         self.opened: dict[str, Opened] = {}
         self.locks: dict[str, Any] = {}
         self.lock = Lock()
+        self.opening: set[str] = set()  # models that have a place, and are not in memory yet
+        self.budget: Budget | None = None
+        self.is_closing = False
 
     @property
     def default(self) -> str:
@@ -193,8 +213,9 @@ class Store:
         opened = self.opened.get(name)
         if opened is None:
             with self.locks.setdefault(name, Lock()):
-                opened = self.opened.get(name) or self.open_first(name, path)
-        elif self.is_changed(opened, name, path) and opened.loading.acquire(blocking=False):
+                return self.opened.get(name) or self.open_first(name, path)
+        opened.used_at = time.monotonic()
+        if self.is_changed(opened, name, path) and opened.loading.acquire(blocking=False):
             try:
                 self.open_again(opened, name, path)
             finally:
@@ -216,27 +237,60 @@ class Store:
         """Return a model if it is in memory and up to date, without waiting."""
         name, path = self.find(name)
         opened = self.opened.get(name)
-        return None if opened is None or self.is_changed(opened, name, path) else opened
+        if opened is None or self.is_changed(opened, name, path):
+            return None
+        opened.used_at = time.monotonic()
+        return opened
 
     def open_first(self, name: str, path: Path) -> Opened:
         opener = self.opener(name, path)
-        handle, adapters = self.load(opener)
         with self.lock:
-            while len(self.opened) >= max(MOST_OPEN, len(self.given)):
-                oldest = next(known for known in self.opened if known not in self.given)
-                Thread(target=self.opened.pop(oldest).engine.close, args=[CLOSE_SECONDS], daemon=True).start()
-            engine = Engine(handle, adapters, max_waiting=self.queue, opener=opener, n_workers=self.workers)
-            opened = self.opened[name] = Opened(handle, opener, engine)
+            self.make_room(name)
+            self.opening.add(name)
+        try:
+            handle, adapters = self.load(opener)
+            with self.lock:
+                self.budget = self.budget or Budget(Room.of(handle.device).bytes)
+            engine = Engine(
+                handle,
+                adapters,
+                max_waiting=self.queue,
+                opener=opener,
+                n_workers=self.workers,
+                budget=self.budget,
+            )
+            opened = Opened(handle, opener, engine)
+            with self.lock:
+                self.opened[name] = opened
+        finally:
+            self.opening.discard(name)
         return opened
+
+    def make_room(self, name: str) -> None:
+        """Close idle models, the one that was used least recently first, until there is a place for another one.
+
+        Raises Busy if the others are at work. A model given by --model always has a place.
+        """
+        most = max(MOST_OPEN, len(self.given) + 1)
+        while name not in self.given and len({*self.opened, *self.opening, *self.given}) >= most:
+            others = sorted(
+                (known for known in self.opened if known not in self.given),
+                key=lambda known: self.opened[known].used_at,
+            )
+            idle = next((known for known in others if self.opened[known].close_if_idle()), None)
+            if idle is None:
+                count = len(self.opened) + len(self.opening)
+                raise Busy(f"{count} models are in memory, and none of them is idle", RETRY_SECONDS)
+            del self.opened[idle]
 
     def open_again(self, opened: Opened, name: str, path: Path) -> None:
         opener = opened.opener = self.opener(name, path)
         try:
             handle, adapters = self.load(opener)
+            opened.engine.swap(handle, adapters, opener)
         except (ClearformerError, OSError, ValueError) as error:
             opened.problem = problem_of(error, path)
             return
-        opened.engine.swap(handle, adapters, opener)
         opened.handle, opened.problem = handle, None
 
     def load(self, opener: Opener) -> tuple[Handle, dict[str, Handle]]:
@@ -250,6 +304,7 @@ class Store:
 
     def close(self, seconds: float = 0.0) -> None:
         """End all engines at once, within some seconds."""
+        self.is_closing = True
         threads = [Thread(target=opened.engine.close, args=[seconds]) for opened in self.opened.values()]
         for thread in threads:
             thread.start()

@@ -9,13 +9,16 @@ Nobody polls: a thread waits for a condition, a coroutine for a future that the 
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from threading import Condition
 from typing import Any
 
-from clearformer.serve.work import Answer, Cancelled, Event, Expired
+from clearformer.serve.work import Answer, Cancelled, Event, Expired, Unread
+from clearformer.wording import count
+
+MOST_EVENTS = 50_000  # that wait to be read, about 20 MB: minutes of most streams, seconds of the fastest
 
 Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -24,7 +27,8 @@ class Ticket:
     """Work in progress: `n` texts. `deadline` is a time of time.monotonic(), or None.
 
     The times, of the same clock, and the numbers of tokens are for statistics. `started` is when the first text left
-    the queue. Tokens generated include EOS and the tokens of all samples, or of the best hypotheses returned.
+    the queue. Tokens generated include EOS and the tokens of all samples, or of the best hypotheses returned. A Call
+    counts as one sequence.
     """
 
     def __init__(self, n: int, deadline: float | None = None, notify: Callable[[], None] = lambda: None) -> None:
@@ -34,6 +38,7 @@ class Ticket:
         self.first_token: float | None = None
         self.finished: float | None = None if n else self.submitted
         self.n_prompt = self.n_generated = 0
+        self.ended = Counter[str]()  # sequences by the reason of their end: stop or length
         self.error: BaseException | None = None
         self.answers: dict[int, list[Any]] = {}
         self._events = deque[Event]()
@@ -43,6 +48,13 @@ class Ticket:
     @property
     def is_done(self) -> bool:
         return self.finished is not None
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """The sequences by the reason of their end, as vLLM names it. A text that is given up counts as one."""
+        n_left = self.n - len(self.answers)
+        kind = "abort" if isinstance(self.error, Cancelled | Expired | Unread) else "error"
+        return self.ended + Counter({kind: n_left if self.error is not None else 0})
 
     @property
     def results(self) -> list[list[Any]]:
@@ -107,9 +119,16 @@ class Ticket:
     # For the engine
 
     def put(self, event: Event) -> None:
-        """Add an event. Readers wake up with `wake`, so that an engine can wake all of a step at once."""
+        """Add an event. Readers wake up with `wake`, so that an engine can wake all of a step at once.
+
+        If too many events wait to be read, the work ends with the error Unread.
+        """
         with self._changed:
             if self.is_done:
+                return
+            if len(self._events) >= MOST_EVENTS:
+                unread = count(len(self._events), "event")
+                self.fail(Unread(f"the stream is not read: {unread} waiting", "read it as it comes"))
                 return
             if isinstance(event, Answer):
                 self.answers[event.index] = event.results

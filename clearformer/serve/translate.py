@@ -14,25 +14,25 @@ from typing import Annotated, Any
 
 import torch
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from clearformer.errors import ClearformerError, ConfigError
+from clearformer.errors import ConfigError
 from clearformer.generation.decode import sample_steps, widen
 from clearformer.handles.handle import Handle
 from clearformer.handles.translator import Translation, Translator
-from clearformer.serve.answers import STREAM_HEADERS, JSONText, error_of, event
+from clearformer.serve.answers import JSONText, error_of, event
 from clearformer.serve.asking import Chosen, ask, call, cannot, desk_of, listen, open_for, submit
 from clearformer.serve.schemas import Body, Model, Seed, Texts, as_list, example, streams
 from clearformer.serve.store import Opened
+from clearformer.serve.streams import streamed
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
 from clearformer.serve.work import Answer, Token, Translate
 from clearformer.text import Tokenizer
 from clearformer.verbs.translate import as_row
 
-DONE = "data: [DONE]\n\n"
 EXAMPLE = (
     'event: token\ndata: {"token":"▁Où","text":"Où","probability":0.97,"alternatives":[]}\n\n…\n\ndata: [DONE]\n\n'
 )
@@ -97,9 +97,9 @@ async def translate(request: Request, body: TranslateRequest) -> Response:
             steps = patched_events(opened, texts[0], body.off, body.alternatives)
         else:
             settings = {**body.settings, "beam": 1}
-            work = Translate(texts, 1, body.seed, settings, stream=True, top=max(body.alternatives, 1))
-            steps = events(request, chosen, await submit(request, chosen, work, n_chars), body.alternatives)
-        return StreamingResponse(steps, media_type="text/event-stream", headers=STREAM_HEADERS)
+            work = Translate(texts, 1, body.seed, settings, stream=True, top=body.alternatives)
+            steps = events(request, chosen, await submit(request, chosen, work, n_chars))
+        return streamed(request, steps, lambda error: event("error", error_of(error)["error"]))
     if body.off:
         opened = await asyncio.to_thread(desk_of(request).store.open, name)
         candidates = await asyncio.to_thread(patched, opened, texts, body)
@@ -128,20 +128,15 @@ def aligned(handle: Translator, pairs: list[tuple[str, Translation]]) -> list[di
     return [as_row(text, one, handle.align(text, one.text)) for text, one in pairs]
 
 
-async def events(request: Request, chosen: Chosen, ticket: Ticket, n: int) -> AsyncIterator[str]:
-    """Yield the events of a translation. An error after the first event is an event, too."""
+async def events(request: Request, chosen: Chosen, ticket: Ticket) -> AsyncIterator[str]:
+    """Yield the events of a translation."""
     tokenizer: Tokenizer = as_translator(chosen.handle).target_tokenizer
-    try:
-        async for one in listen(request, ticket):
-            if isinstance(one, Token):
-                values = [(token, value) for token, value in one.top if n]
-                yield event("token", describe(tokenizer, one.id, one.text, math.exp(one.logprob), values))
-            elif isinstance(one, Answer):
-                best: Translation = one.results[0]
-                yield event("end", {"translation": best.text, "logprob": best.logprob})
-    except ClearformerError as error:
-        yield event("error", error_of(error)["error"])
-    yield DONE
+    async for one in listen(request, ticket):
+        if isinstance(one, Token):
+            yield event("token", describe(tokenizer, one.id, one.text, math.exp(one.logprob), one.top))
+        elif isinstance(one, Answer):
+            best: Translation = one.results[0]
+            yield event("end", {"translation": best.text, "logprob": best.logprob})
 
 
 def describe(
@@ -165,12 +160,8 @@ def patched(opened: Opened, texts: list[str], body: TranslateRequest) -> list[li
 
 def patched_events(opened: Opened, text: str, off: list[str], n: int) -> Iterator[str]:
     """Yield the events of a greedy search with heads switched off."""
-    try:
-        for name, data in greedy_steps(opened, text, off, n):
-            yield event(name, data)
-    except ClearformerError as error:
-        yield event("error", error_of(error)["error"])
-    yield DONE
+    for name, data in greedy_steps(opened, text, off, n):
+        yield event(name, data)
 
 
 def greedy_steps(opened: Opened, text: str, off: list[str], n: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from clearformer.generation.open_policies import Progress
 from clearformer.generation.open_tables import Tables
 from clearformer.handles.writer import GeneratedText
 from clearformer.serve.ticket import Ticket
-from clearformer.serve.work import Ended, Event, Plan, Reason, Token, Top, Work
+from clearformer.serve.work import Call, Ended, Event, Plan, Reason, Token, Top, Work
 
 
 @dataclass(eq=False)
@@ -47,6 +47,11 @@ class Text:
     def joins(self) -> bool:
         """Whether it joins a batch: not a Call, an empty text, or a text of a model whose state is not ours."""
         return self.sequences is not None and not self.is_alone
+
+    @property
+    def fills_a_turn(self) -> bool:
+        """Whether the engine is busy with it alone for a while: a Call, or a text that is decoded alone."""
+        return isinstance(self.work, Call) or (self.sequences is not None and self.is_alone)
 
     @property
     def is_for_crew(self) -> bool:

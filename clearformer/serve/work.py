@@ -52,6 +52,10 @@ class Expired(ClearformerError):
     """The deadline has passed."""
 
 
+class Unread(ClearformerError):
+    """The client does not read the events of its stream."""
+
+
 class Cancelled(ClearformerError):
     """The client has cancelled the work."""
 

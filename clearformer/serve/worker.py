@@ -26,7 +26,7 @@ from clearformer.memory import collect_rarely, keep_freed_memory
 from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.waiting import Text, Waiting
-from clearformer.serve.work import Plan
+from clearformer.serve.work import Plan, Top
 
 BEAT_SECONDS = 1.0
 
@@ -37,6 +37,8 @@ class Job(NamedTuple):
     n_bytes: int
     stream: bool
     """Whether every step is reported."""
+    top: int = 0
+    """Most probable tokens in every report."""
 
 
 class Drop(NamedTuple):
@@ -47,6 +49,7 @@ class Heard(NamedTuple):
     number: int
     progress: Progress | None
     """None for the first step of a text that is not streamed."""
+    top: Sequence[Top] = ()
 
 
 class Again(NamedTuple):
@@ -129,9 +132,9 @@ class Worker:
 
     def take(self, job: Job) -> None:
         plan = Plan(job.sequences, lambda hypotheses: [])
-        work = Remote(job.number, job.stream)
+        work = Remote(job.number, job.stream, top=job.top)
         text = RemoteText(Ticket(1), work, job.number, plan, self.model, n_bytes=job.n_bytes, tell=self.outbox_add)
-        if self.tables is not None and self.tables.can_hold(job.sequences):
+        if self.tables is not None and not job.top and self.tables.can_hold(job.sequences):
             text.tables = self.tables
         self.texts[job.number] = text
         self.waiting.add([text])
@@ -141,11 +144,12 @@ class Worker:
 
     # What the scheduler tells
 
-    def heard(self, text: Any, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
+    def heard(self, text: Any, progress: Progress, top: Callable[[], list[Top]]) -> list[int]:
         text.n_generated += sum(token is not None for token in progress.tokens)
         if text.is_heard or not text.is_begun:
             text.is_begun = True
-            self.outbox.append(Heard(text.index, progress if text.is_heard else None))
+            best = top() if text.work.top else ()
+            self.outbox.append(Heard(text.index, progress if text.is_heard else None, best))
         return []
 
     def finished(self, text: Text, hypotheses: list[Hypothesis]) -> None:

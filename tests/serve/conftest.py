@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from clearformer.serve.app import create_app
-from clearformer.serve.logs import SilentLogs
+from clearformer.serve.logs import Logs, SilentLogs
 from clearformer.serve.server import Server, listen
 from clearformer.serve.store import Store
 from clearformer.studio.pages import mount_pages
@@ -85,10 +85,10 @@ def stranger(client: TestClient) -> Iterator[TestClient]:
 
 
 @contextmanager
-def listening(app: Any, **settings: Any) -> Iterator[str]:
+def listening(app: Any, logs: Logs | None = None, **settings: Any) -> Iterator[str]:
     """Serve an application in a thread; yields its address."""
     with listen("127.0.0.1", 0) as listener:
-        server = Server(app, SilentLogs(), **settings)
+        server = Server(app, logs or SilentLogs(), **settings)
         thread = threading.Thread(target=server.run, daemon=True, kwargs={"sockets": [listener]})
         thread.start()
         while not server.started:

@@ -1,6 +1,9 @@
 """Several LoRA adapters on one base, each served as a model of its own."""
 
-from collections.abc import Iterator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,22 @@ from clearformer.errors import CheckpointError, ConfigError
 from clearformer.serve.app import create_app
 from clearformer.serve.start import parse_adapters
 from clearformer.serve.store import Store
+from clearformer.serve.work import Generate
 
 LINES = "one two buckle my shoe\nthree four knock at the door\n", "four shoes at the door\nbuckle three hemmed wool\n"
 SIZES = ["model.n_layers=1", "model.n_heads=2", "model.d_model=28", "model.d_ff=46", "model.max_length=61"]
 SIZES += ["train.tokens=610", "train.steps=12", "train.validate_every=12", "schedule.warmup=5", "optim.lr=0.02"]
 SHORT = ["train.steps=6", "train.validate_every=6", "optim.lr=0.05"]
 TEXT = "buckle my"
+
+
+def eventually(is_true: Callable[[], bool], seconds: float = 60) -> bool:
+    end = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +74,40 @@ def test_every_adapter_answers_as_its_run_alone(adapted: TestClient, folder: Pat
     assert len(scores) == 3
     store = adapted.app.state.store
     assert list(store.opened) == ["base"]  # one engine and one copy of the base
+
+
+def test_worker_processes_decode_rows_of_different_adapters(folder: Path) -> None:
+    runs = {None: "base", "two": "lora-2", "five": "lora-5"}
+    store = Store([folder / "base"], adapters={"two": folder / "lora-2", "five": folder / "lora-5"}, workers=1)
+    engine = store.open().engine
+    crew = engine.served.crew
+    assert crew is not None
+    assert eventually(lambda: crew.is_ready), crew.problem
+    settings: list[dict[str, Any]] = [
+        {"temperature": 0.0, "max_new": 12},
+        {"temperature": 0.0, "beam": 3, "max_new": 9},
+        {"temperature": 1.1, "max_new": 10},
+    ]
+    works = [
+        Generate([prompt], 1, seed=i, settings=one, adapter=adapter)
+        for i, prompt in enumerate((TEXT, "three four", "at"))
+        for one in settings
+        for adapter in runs
+    ]
+    os.kill(engine.workers[0], signal.SIGSTOP)  # so that all are there together
+    tickets = [engine.submit(work) for work in works]  # type: ignore[arg-type]
+    assert eventually(lambda: engine.n_elsewhere == len(works))
+    os.kill(engine.workers[0], signal.SIGCONT)
+    alone = {adapter: clearformer.load(folder / run) for adapter, run in runs.items()}
+    answers: dict[Any, list[str]] = {adapter: [] for adapter in runs}
+    for work, ticket in zip(works, tickets):
+        [[answer]] = ticket.result(60)
+        [[expected]] = alone[work.adapter].generate(work.prompts, 1, (), work.seed, **work.settings)
+        assert (answer.text, answer.tokens) == (expected.text, expected.tokens)
+        answers[work.adapter].append(answer.text)
+    assert len({tuple(texts) for texts in answers.values()}) == 3
+    assert engine.scheduler.n_texts == 0
+    store.close()
 
 
 def test_mistakes(folder: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,8 +18,10 @@ pytest.importorskip("fastapi")
 import small_models
 from fastapi.testclient import TestClient
 
+from clearformer.generation.continuous import Footprint
 from clearformer.loading.open import open_model
 from clearformer.serve.app import create_app
+from clearformer.serve.budget import Budget
 from clearformer.serve.crew import SMALL, workers_for
 from clearformer.serve.engine import Engine
 from clearformer.serve.opener import Opener
@@ -126,12 +129,30 @@ def test_streams_have_every_token(engine: Engine) -> None:
         assert [type(event) for event in mine[-2:]] == [Ended, Answer]
 
 
-def test_stop_strings_and_alternatives_are_found_here(engine: Engine) -> None:
+def test_streams_with_alternatives_are_decoded_there(engine: Engine) -> None:
+    """And they are the most probable tokens, as the engine finds them itself."""
+    work = Generate(PROMPTS[:3], settings={"temperature": 0.0, "max_new": 5}, stream=True, top=3)
+    alone = Engine(engine.handle)
+    events, expected = list(engine.submit(work)), list(alone.submit(work))
+    alone.close()
+    for index in range(3):
+        mine, others = (
+            [one for one in some if isinstance(one, Token) and one.index == index] for some in (events, expected)
+        )
+        assert [event.id for event in mine] == [event.id for event in others]
+        for event, other in zip(mine, others):
+            assert [id for id, _ in event.top] == [id for id, _ in other.top]
+            assert [value for _, value in event.top] == pytest.approx([value for _, value in other.top], rel=1e-4)
+    with stopped(engine.workers):
+        ticket = engine.submit(work)
+        assert eventually(lambda: engine.n_elsewhere == 3)
+        assert ticket.first_token is None
+    ticket.result(60)
+
+
+def test_stop_strings_are_found_here(engine: Engine) -> None:
     work = Generate(PROMPTS[:4], stop=("a", "e"), settings={"temperature": 0.0, "max_new": 30})
     assert tokens(engine.submit(work).result(60)) == tokens(offline(engine, work))
-    top = list(engine.submit(Generate(["The"], settings={"temperature": 0.0, "max_new": 2}, stream=True, top=3)))
-    assert isinstance(top[0], Token)
-    assert len(top[0].top) == 3
 
 
 def test_texts_of_a_process_that_is_killed_are_decoded_by_others(engine: Engine) -> None:
@@ -153,6 +174,31 @@ def test_texts_of_a_process_that_is_killed_are_decoded_by_others(engine: Engine)
         wait_for_crew(engine)
     assert ["ended with -9" in str(warning.message) for warning in said] == [True]
     assert len(engine.workers) == 2
+
+
+def test_texts_of_processes_use_the_memory_that_other_engines_leave(folder: Path) -> None:
+    opener = Opener(folder, "cpu", open_model)
+    handle, _ = opener.open()
+    work = Generate(["The dog"], settings={"temperature": 0.0, "max_new": 20})
+    [plan] = work.plan(handle)
+    n_bytes = Footprint.of(handle.model).n_bytes(plan.sequences)
+    budget, other = Budget(20 * n_bytes), Mock()
+    budget.join(other)
+    engine = Engine(handle, opener=opener, n_workers=1, budget=budget)
+    wait_for_crew(engine)
+    budget.use(other, "here", int(17.5 * n_bytes))
+    with stopped(engine.workers):
+        tickets = [engine.submit(work) for _ in range(5)]
+        assert eventually(lambda: budget.needs.get(engine) == n_bytes)
+        assert (engine.n_elsewhere, engine.n_waiting, budget.used_by(engine)) == (2, 3, 2 * n_bytes)
+        budget.use(other, "here", 0)
+        budget.tell(other)
+        assert eventually(lambda: engine.n_elsewhere == 5)
+    for ticket in tickets:
+        assert tokens(ticket.result(60)) == tokens(offline(engine, work))
+    assert eventually(lambda: budget.used_by(engine) == 0)
+    assert not budget.needs
+    engine.close()
 
 
 def test_a_text_that_ends_two_processes_fails(engine: Engine) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from clearformer.errors import CheckpointError, ConfigError, DataError, MachineError
 from clearformer.generation import open_tables
+from clearformer.generation.continuous import Footprint
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.open_tables import TableBatch, Tables
 from clearformer.generation.static import as_is
@@ -26,6 +27,7 @@ from clearformer.models.gpt import GPT, GPTConfig
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.models.transformer import Transformer, TransformerConfig
+from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
 from clearformer.serve.waiting import Text, Waiting
@@ -518,6 +520,54 @@ def test_the_queue_is_bounded(engine_of: Any) -> None:
     engine.submit(Translate(["a"])).result(20)
 
 
+def test_engines_share_their_memory(engine_of: Any) -> None:
+    """Room for one text: those of two engines take turns, and all are answered."""
+    handles = [transformer(), transformer()]
+    footprint = Footprint.of(handles[0].model)
+    work = Translate(TEXTS[1:2] * 4, settings={"beam": 2})
+    n_bytes = max(footprint.n_bytes(plan.sequences) for plan in work.plan(handles[0]))
+    budget = Budget(n_bytes * 3 // 2)
+    engines = [engine_of(handle, room=Room(), budget=budget) for handle in handles]
+    assert [engine.room.bytes for engine in engines] == [budget.bytes] * 2
+    running: list[int] = []
+
+    def watched(step: Any) -> Any:
+        def watched_step(tokens: Tensor, state: Any) -> Any:
+            time.sleep(0.001)  # the other engine has time to make a step, too
+            running.append(sum(engine.scheduler.n_texts for engine in engines))
+            return step(tokens, state)
+
+        return watched_step
+
+    expected = handles[0].candidates(work.texts, **work.settings)
+    for handle in handles:
+        handle.model.step = watched(handle.model.step)
+    with engines[0].paused(), engines[1].paused():
+        tickets = [engine.submit(work) for engine in engines for _ in range(3)]
+    for ticket in tickets:
+        assert comparable(ticket.result(60)) == comparable(expected)
+    assert {*running} == {1}
+    engines[0].close()
+    assert not budget.is_shared
+
+
+def test_memory_goes_to_the_engine_that_waits_for_the_longest_time() -> None:
+    first, second, third = (Mock() for _ in range(3))
+    budget = Budget(100)
+    for holder in (first, second, third):
+        budget.join(holder)
+    budget.use(first, "here", 70)
+    budget.need(second, 50)
+    budget.need(third, 20)
+    assert [budget.left(holder) for holder in (first, second, third)] == [100 - 50 - 20, 30, 100 - 70 - 50]
+    budget.tell(first)
+    assert [holder.notify.call_count for holder in (first, second, third)] == [0, 1, 1]
+    budget.use(first, "here", 0)
+    assert [budget.left(holder) for holder in (second, third)] == [100, 50]
+    budget.leave(second)
+    assert budget.left(third) == 100
+
+
 def test_a_text_that_never_fits_is_refused(engine_of: Any) -> None:
     engine = engine_of(transformer(), room=Room(bytes=50_000))
     engine.submit(Translate(["a"], settings={"beam": 1})).result(20)
@@ -554,6 +604,50 @@ def test_other_work_runs_between_steps(engine_of: Any) -> None:
     ]
     with pytest.raises(ZeroDivisionError):
         engine.submit(Call(lambda handle: 1 // 0)).result(20)
+
+
+def test_a_step_is_made_between_two_calls(engine_of: Any) -> None:
+    handle = transformer()
+    step, n_steps = handle.model.step, 0
+
+    def counted_step(tokens: Tensor, state: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        return step(tokens, state)
+
+    engine = engine_of(handle)
+    handle.model.step = counted_step
+    with engine.paused():  # so that all wait together
+        text = engine.submit(Translate(["a cat"], settings={"beam": 1, "min_length": 6}))
+        calls = [engine.submit(Call(lambda handle: n_steps)) for _ in range(5)]
+    assert [call.result(20)[0][0] for call in calls] == [0, 1, 2, 3, 4]
+    text.result(20)
+
+
+def test_a_call_that_nobody_waits_for_is_not_made(engine_of: Any) -> None:
+    engine, made = engine_of(transformer()), []
+
+    def call(name: str) -> Call:
+        return Call(lambda handle: made.append(name))
+
+    with engine.paused():
+        unwanted = engine.submit(call("unwanted"))
+        first = engine.submit(Call(lambda handle: late.cancel()))
+        late = engine.submit(call("late"))
+        last = engine.submit(call("last"))
+        unwanted.cancel()
+    first.result(20)
+    last.result(20)
+    assert made == ["last"]
+
+
+def test_texts_without_words_share_a_turn(engine_of: Any) -> None:
+    engine = engine_of(transformer())
+    with engine.paused():
+        before = engine.totals.steps
+        ticket = engine.submit(Translate([""] * 50))
+    assert len(ticket.result(20)) == 50
+    assert engine.totals.steps - before <= 2
 
 
 def test_a_new_handle_takes_over_without_dropping_work(engine_of: Any) -> None:
@@ -641,6 +735,35 @@ def test_closing_at_once_tells_everyone(engine_of: Any) -> None:
         if ticket.error is not None:
             with pytest.raises(Closing, match="before the request was finished"):
                 ticket.result(0)
+
+
+def test_closing_answers_a_call_in_progress(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.engine.END_SECONDS", 0.05)
+    engine, begun, release = engine_of(transformer()), Event(), Event()
+    ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)))
+    waiting = engine.submit(Translate(["a cat"]))
+    assert begun.wait(20)
+    engine.close()
+    for one in (ticket, waiting):
+        with pytest.raises(Closing, match="before the request was finished"):
+            one.result(0)
+    assert engine.totals.errors == 2
+    release.set()
+    engine.thread.join(20)
+
+
+def test_a_long_call_is_not_stuck_before_its_deadline(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    engine, begun, release = engine_of(transformer()), Event(), Event()
+    ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)), timeout=1000)
+    assert begun.wait(20)
+    time.sleep(0.1)
+    assert not engine.is_stuck
+    assert ticket.deadline is not None
+    engine.patient_until = ticket.deadline - 1000  # the deadline has passed
+    assert engine.is_stuck
+    release.set()
+    ticket.result(20)
 
 
 def test_a_watchdog_sees_a_stuck_engine(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:

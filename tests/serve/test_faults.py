@@ -1,5 +1,7 @@
 """Clients that leave, send half a request or nothing; servers that are stopped or killed."""
 
+import asyncio
+import io
 import json
 import random
 import re
@@ -9,12 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,6 +28,7 @@ from torch import Tensor
 
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
+from clearformer.serve.logs import Logs, SilentLogs
 from clearformer.serve.store import Store
 
 TEXT = "Where is the station?"
@@ -56,8 +60,8 @@ def test_a_client_that_leaves_frees_its_place(store: Store, serving: Any) -> Non
     app = create_app(store)
     with serving(app) as url:
         with opened.use():  # nothing is decoded meanwhile
-            for stream in (False, True):
-                connection = send(url, "/v1/completions", {**BODY, "stream": stream})
+            for more in ({}, {"stream": True}, {"logprobs": 2}):
+                connection = send(url, "/v1/completions", {**BODY, **more})
                 assert eventually(lambda: app.state.traffic.active == 1 and opened.engine.n_waiting > 0)
                 connection.close()
                 assert eventually(lambda: app.state.traffic.active == 0)
@@ -215,7 +219,6 @@ def test_half_a_body(impatient: str, head: str) -> None:
 
 def test_the_end_answers_everyone(folders: dict[str, Path]) -> None:
     """Requests that are still waiting when the time is over are answered with 503, new ones at once."""
-    from clearformer.serve.logs import SilentLogs
     from clearformer.serve.server import Server, listen
 
     store = Store([folders["gpt"]])
@@ -246,6 +249,86 @@ def test_the_end_answers_everyone(folders: dict[str, Path]) -> None:
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
     assert b'"code":"draining"' in stream
     assert stream.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_a_client_that_stops_reading_is_cut(store: Store, serving: Any) -> None:
+    """What is sent does not pile up in memory, and the log has the reason."""
+    from fastapi.responses import StreamingResponse
+
+    app, stream, ended = create_app(store), io.StringIO(), threading.Event()
+
+    async def flood() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 65536
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    app.add_api_route("/flood", lambda: StreamingResponse(flood()))
+    with serving(app, Logs(stream), read_seconds=0.3) as url, connect(url) as connection:
+        connection.sendall(f"GET /flood HTTP/1.1\r\nHost: {url.removeprefix('http://')}\r\n\r\n".encode())
+        assert ended.wait(60)
+        assert eventually(lambda: app.state.traffic.active == 0)
+    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [row["message"] for row in rows if row["event"] == "unread"] == [
+        "the client has read nothing for 0.3 s, and its connection is closed"
+    ]
+
+
+def test_a_client_that_reads_on_is_not_cut() -> None:
+    from clearformer.serve.server import Protocol
+
+    protocol: Any = Protocol.__new__(Protocol)
+    protocol.loop, protocol.flow = Mock(), Mock()
+    for _ in range(3):
+        protocol.pause_writing()
+        timer = protocol.read_timer
+        protocol.pause_writing()
+        assert protocol.read_timer is timer  # the time is not extended
+        timer.cancel.reset_mock()
+        protocol.resume_writing()
+        timer.cancel.assert_called_once()
+    assert protocol.loop.call_later.call_count == 3
+
+
+def test_events_that_nobody_reads_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastapi.testclient import TestClient
+
+    monkeypatch.setattr("clearformer.serve.ticket.MOST_EVENTS", 2)
+    opened, stream = store.open("gpt"), io.StringIO()
+    app = create_app(store, logs=Logs(stream))
+    with TestClient(app, base_url="http://127.0.0.1:8137") as client:
+        response = client.post("/v1/completions", json={**BODY, "n": 3, "stream": True})
+    problem, done = response.text.strip().split("\n\n")[-2:]
+    assert (json.loads(problem.removeprefix("data: "))["error"]["code"], done) == ("unread", "data: [DONE]")
+    assert eventually(lambda: opened.engine.n_running == 0)
+    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
+    messages = {row["event"]: row.get("message") for row in rows}
+    assert messages == {"unread": "the stream is not read: 2 events waiting", "request": None}
+
+
+def test_the_end_answers_a_call_that_runs(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from clearformer.serve.server import Server, listen
+
+    monkeypatch.setattr("clearformer.serve.engine.END_SECONDS", 0.1)
+    begun, release = threading.Event(), threading.Event()
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", lambda *_: begun.set() or release.wait(60))
+    store = Store([folders["gpt"]])
+    store.open()
+    with listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as pool:
+        server = Server(create_app(store), SilentLogs(), drain_seconds=0.1)
+        thread = threading.Thread(target=server.run, daemon=True, kwargs={"sockets": [listener]})
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        answer = pool.submit(httpx.post, f"{url}/v1/score", json={"text": TEXT}, timeout=60)
+        assert begun.wait(60)
+        server.handle_exit(signal.SIGTERM, None)
+        response = answer.result(60)
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "draining")
+        thread.join(60)
+        assert not thread.is_alive()
+        release.set()
 
 
 class Process:

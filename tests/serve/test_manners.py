@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import time
 import warnings
@@ -77,6 +78,34 @@ def test_metrics_count_requests_tokens_and_times(store: Store) -> None:
     assert all(any(name.startswith(known) for known in names) for name in values)
 
 
+def test_metrics_count_the_ends_of_sequences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError
+
+    with caller(create_app(store)) as client:
+
+        def counts(model: str) -> dict[str, float]:
+            values = metrics.parse(client.get("/metrics").text)
+            pattern = re.compile(r'clearformer_request_success_total\{finished_reason="(\w+)",model_name="(.*)"\}')
+            found = {pattern.fullmatch(name): value for name, value in values.items()}
+            return {match[1]: value for match, value in found.items() if match and match[2] == model}
+
+        body = {"model": "gpt", "prompt": [TEXT, "A"], "max_tokens": 1, "n": 2, "seed": 3}
+        for more in ({}, {"stream": True}, {"logprobs": 1}):
+            assert client.post("/v1/completions", json={**body, **more}).status_code == 200
+        assert counts("gpt") == {"length": 12}
+        assert client.post("/v1/translate", json={"text": ["Hello.", ""], "beam": 2, "n": 2}).status_code == 200
+        assert counts("en-fr-small") == {"stop": 4}
+        monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+        assert client.post("/v1/score", json={"model": "gpt", "text": "a"}).status_code == 500
+        assert counts("gpt") == {"length": 12, "error": 1}
+    with caller(create_app(store, limits=Limits(seconds=0.2))) as client, store.open("gpt").use():
+        assert client.post("/v1/completions", json=body).status_code == 504
+        assert counts("gpt") == {"abort": 2}
+
+
 def test_a_histogram_counts_up_to_each_bound() -> None:
     histogram = metrics.Histogram("seconds", "", (0.1, 1))
     for value in (0.05, 0.1, 0.5, 7):
@@ -130,13 +159,14 @@ def test_a_bug_is_logged_with_its_traceback(store: Store, monkeypatch: pytest.Mo
     assert "private details" in rows[0]["traceback"]
 
 
-def test_a_request_that_takes_too_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("more", [{}, {"logprobs": 2}])
+def test_a_request_that_takes_too_long(store: Store, monkeypatch: pytest.MonkeyPatch, more: dict[str, int]) -> None:
     monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
     opened = store.open("gpt")
     with caller(create_app(store, limits=Limits(seconds=0.2))) as client, opened.use():
         begin = time.monotonic()
-        response = client.post("/v1/completions", json={"model": "gpt", "prompt": TEXT})
-        assert time.monotonic() - begin < 5
+        response = client.post("/v1/completions", json={"model": "gpt", "prompt": TEXT, **more})
+        assert time.monotonic() - begin < 60
     assert (response.status_code, response.json()["error"]["type"]) == (504, "timeout_error")
     assert opened.engine.n_waiting + opened.engine.n_running <= 1
 
@@ -181,6 +211,15 @@ def test_free_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max")
     assert pressure.free_memory(tmp_path / "meminfo", tmp_path) == 5000 * 1024
     assert pressure.free_memory(tmp_path / "none", tmp_path / "none") is None
+
+
+def test_models_by_name(client: TestClient) -> None:
+    rows = client.get("/v1/models").json()["data"]
+    for row in rows:
+        assert client.get(f"/v1/models/{row['id']}").json() == row
+    for name in ("", "gtp"):
+        response = client.get(f"/v1/models/{name}")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
 
 
 def test_unknown_parameters_are_named(client: TestClient) -> None:
@@ -262,3 +301,36 @@ def test_a_vanished_folder_of_a_model_never_opened(tmp_path: Path) -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
         assert client.post("/v1/translate", json={"text": "Hi."}).status_code == 200
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": "gpt", "prompt": TEXT, "logprobs": 1}),
+        ("/v1/chat/completions", {"model": "gpt", "messages": [{"role": "user", "content": TEXT}]}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT, "off": ["decoder.blocks.0.cross[0]"]}),
+    ],
+)
+def test_a_bug_ends_a_stream_with_an_event(
+    store: Store, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("private details")
+
+    for place in ("serve.v1.writing.Job.spell", "serve.translate.describe"):
+        monkeypatch.setattr(f"clearformer.{place}", fail)
+    stream = io.StringIO()
+    with caller(create_app(store, logs=Logs(stream))) as client:
+        response = client.post(path, json={**body, "stream": True})
+    assert response.status_code == 200
+    *_, problem, done = response.text.strip().split("\n\n")
+    assert done == "data: [DONE]"
+    error = json.loads(problem.split("data: ")[1])
+    error = error.get("error", error)
+    assert (error["code"], error["type"]) == ("bug", "server_error")
+    assert "private" not in response.text
+    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [row["event"] for row in rows] == ["bug", "request"]
+    assert "private details" in rows[0]["traceback"]
+    assert (rows[0]["id"], rows[0]["path"]) == (rows[1]["id"], path)

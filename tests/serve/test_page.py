@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ pytest.importorskip("fastapi")
 pytest.importorskip("openai")
 
 from clearformer.serve.app import create_app
+from clearformer.serve.server import STOP_SECONDS
+from clearformer.serve.start import start
 from clearformer.serve.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -142,9 +145,13 @@ def test_the_files_of_deployment_name_options_that_exist() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
     assert container["livenessProbe"]["httpGet"]["path"] == "/health"
     drain = float(container["command"][container["command"].index("--drain-seconds") + 1])
-    assert drain < pod["terminationGracePeriodSeconds"]
+    before = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert before + drain + STOP_SECONDS < pod["terminationGracePeriodSeconds"]
     docker = (ROOT / "Dockerfile").read_text()
     unit = (ROOT / "docs" / "clearformer.service").read_text()
+    [stop] = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    drain = signature(start).parameters["drain_seconds"].default
+    assert drain + STOP_SECONDS + 5 < float(stop)
     starts = [" ".join(container["command"]), *re.findall(r"ENTRYPOINT.*", docker), *re.findall(r"ExecStart.*", unit)]
     assert len(starts) == 3
     for text in starts:

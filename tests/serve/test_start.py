@@ -49,6 +49,42 @@ def test_a_key_file_that_is_no_secret(tmp_path: Path, text: str, mode: int, mess
         read_keys(tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("place", "error", "message"),
+    [
+        ("crew.start", BlockingIOError(11, "too many"), "a worker process cannot be started: too many"),
+        ("opener.handle_of", OSError(24, "too many open files"), "the models cannot be opened: too many open files"),
+        ("store.Engine", RuntimeError("private"), "because of an unexpected error: RuntimeError"),
+    ],
+)
+def test_a_server_that_cannot_open_its_models_stops(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str, error: Exception, message: str
+) -> None:
+    def fail(*arguments: Any, **more: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(f"clearformer.serve.{place}", fail)
+    with pytest.raises(MachineError, match=message):
+        start(port=0, workers=1, say=lambda line: pytest.fail("it is not ready"))
+    assert ("Traceback" in capsys.readouterr().err) == isinstance(error, RuntimeError)
+
+
+def test_credentials_of_systemd_are_readable_by_their_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_key(tmp_path / "key", KEY, 0o440)
+    with pytest.raises(ConfigError, match="can be read by other users"):
+        read_keys(path)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert read_keys(path) == [KEY]
+    for mode in (0o444, 0o460):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="can be read by other users"):
+            read_keys(path)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
+    path.chmod(0o440)
+    with pytest.raises(ConfigError, match="can be read by other users"):
+        read_keys(path)
+
+
 def test_other_machines_need_a_key() -> None:
     for host in ("0.0.0.0", "192.168.1.5", "::", "example.com"):
         assert not is_loopback(host)

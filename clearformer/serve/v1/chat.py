@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from clearformer.errors import CheckpointError
 from clearformer.handles.chat import Chat
 from clearformer.handles.language_model import LanguageModel
-from clearformer.serve.answers import STREAM_HEADERS, JSONText
+from clearformer.serve.answers import JSONText
 from clearformer.serve.asking import open_for
 from clearformer.serve.limits import MOST_TEXTS
 from clearformer.serve.schemas import Body, Text, example, streams
+from clearformer.serve.streams import data, streamed
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.v1.completions import Usage
 from clearformer.serve.v1.writing import (
@@ -25,8 +26,6 @@ from clearformer.serve.v1.writing import (
     Sampling,
     Spelled,
     choose_length,
-    data,
-    guarded,
     note_texts,
     now,
 )
@@ -129,8 +128,7 @@ async def chat(request: Request, body: ChatRequest) -> Response:
     base = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": now(), "model": name}
     if body.stream:
         ticket = await job.submit()
-        chunks = guarded(stream(job, ticket, {**base, "object": "chat.completion.chunk"}))
-        return StreamingResponse(chunks, media_type="text/event-stream", headers=STREAM_HEADERS)
+        return streamed(request, stream(job, ticket, {**base, "object": "chat.completion.chunk"}))
     choices, usage = await job.answer()
     rows = [as_choice(i, choice, top is not None) for i, choice in enumerate(choices)]
     return JSONText({**base, "object": "chat.completion", "choices": rows, "usage": usage})

@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, Field, field_validator
 
 from clearformer.errors import DataError
 from clearformer.handles.writer import Writer
-from clearformer.serve.answers import STREAM_HEADERS, JSONText
+from clearformer.serve.answers import JSONText
 from clearformer.serve.asking import open_for
 from clearformer.serve.limits import MOST_CHARS, MOST_TEXTS
 from clearformer.serve.schemas import Text, example, streams
+from clearformer.serve.streams import data, streamed
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.v1.writing import (
     REASONS,
@@ -23,8 +24,6 @@ from clearformer.serve.v1.writing import (
     Sampling,
     Spelled,
     choose_length,
-    data,
-    guarded,
     note_texts,
     now,
 )
@@ -114,8 +113,7 @@ async def complete(request: Request, body: CompletionRequest) -> Response:
     echoes = [prompt if body.echo and isinstance(prompt, str) else "" for prompt in body.prompts]
     if body.stream:
         ticket = await job.submit()
-        chunks = guarded(stream(job, ticket, base, echoes))
-        return StreamingResponse(chunks, media_type="text/event-stream", headers=STREAM_HEADERS)
+        return streamed(request, stream(job, ticket, base, echoes))
     choices, usage = await job.answer()
     rows = [as_choice(i, choice, echoes[i // body.n_sequences], body.logprobs) for i, choice in enumerate(choices)]
     return JSONText({**base, "choices": rows, "usage": usage})

@@ -7,8 +7,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from clearformer.errors import CheckpointError
 from clearformer.serve.answers import JSONText
 from clearformer.serve.asking import desk_of
+from clearformer.serve.store import describe
 
 STARTED = int(time.time())
 router = APIRouter(prefix="/v1/models")
@@ -39,9 +41,9 @@ def models(request: Request) -> Response:
 @router.get("/{model:path}", response_model=ModelFacts)
 def model(request: Request, model: str) -> Response:
     """Describe one model."""
-    store = desk_of(request).store
-    store.find(model)  # raises an error for an unknown name
-    return JSONText(next(as_row(facts) for facts in store.describe() if facts["name"] == model))
+    if not model:
+        raise CheckpointError("the name of a model is missing", "GET /v1/models lists all names")
+    return JSONText(as_row(describe(*desk_of(request).store.find(model))))
 
 
 def as_row(facts: dict[str, Any]) -> dict[str, Any]:

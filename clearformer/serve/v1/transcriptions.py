@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request, UploadFile
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearformer.data.audio import SoundBytes, read_audio
 from clearformer.errors import DataError
 from clearformer.handles.transcriber import Transcript, Word
-from clearformer.serve.answers import STREAM_HEADERS, JSONText
+from clearformer.serve.answers import JSONText
 from clearformer.serve.asking import call, open_for
-from clearformer.serve.v1.writing import data, guarded
+from clearformer.serve.streams import data, streamed
 
 MOST_SECONDS = 3600.0
 WORDS_PER_LINE = 8  # of subtitles
@@ -77,7 +77,7 @@ async def transcribe(request: Request, body: Annotated[TranscriptionRequest, For
 
     transcript, seconds = await call(request, chosen, compute)
     if body.stream:
-        return StreamingResponse(guarded(deltas(transcript)), media_type="text/event-stream", headers=STREAM_HEADERS)
+        return streamed(request, deltas(transcript))
     if body.response_format == "json":
         return JSONText({"text": transcript.text})
     if body.response_format == "verbose_json":

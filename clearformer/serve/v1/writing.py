@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import Field, field_validator
 
-from clearformer.errors import ClearformerError, ConfigError
+from clearformer.errors import ConfigError
 from clearformer.handles.writer import Continuation, Writer
-from clearformer.serve.answers import as_json, error_of
-from clearformer.serve.asking import Chosen, ask, desk_of, listen, submit
+from clearformer.serve.asking import Chosen, ask, attended, desk_of, listen, submit
 from clearformer.serve.refusals import Refused
 from clearformer.serve.schemas import Body, Model, Seed
 from clearformer.serve.ticket import Ticket
@@ -22,7 +21,6 @@ from clearformer.serve.trace import trace_of
 from clearformer.serve.work import Ended, Event, Generate, Token
 from clearformer.text import Tokenizer
 
-DONE = "data: [DONE]\n\n"
 REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 MOST_STOPS = 16
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -142,15 +140,18 @@ class Job:
             return [Choice(one.text, REASONS[one.ended]) for one in continuations], self.usage(ticket)
         ticket = await submit(self.request, self.chosen, self.work(True))
         choices = [Choice("", "length") for _ in range(len(self.prompts) * self.body.n_sequences)]
-        async for event in listen(self.request, ticket):
-            if isinstance(event, Token | Ended):
-                choice = choices[self.number(event)]
-                choice.text += event.text
-                if isinstance(event, Ended):
-                    choice.reason = REASONS[event.reason]
-                elif event.id != self.writer.tokenizer.eos_id:
-                    choice.tokens.append(self.spell(event))
+        async with attended(self.request, ticket):
+            async for event in ticket:
+                if isinstance(event, Token | Ended):
+                    self.add(event, choices[self.number(event)])
         return choices, self.usage(ticket)
+
+    def add(self, event: Token | Ended, choice: Choice) -> None:
+        choice.text += event.text
+        if isinstance(event, Ended):
+            choice.reason = REASONS[event.reason]
+        elif event.id != self.writer.tokenizer.eos_id:
+            choice.tokens.append(self.spell(event))
 
     async def submit(self) -> Ticket:
         return await submit(self.request, self.chosen, self.work(True))
@@ -179,21 +180,6 @@ def choose_length(request: Request, given: int | None, default: int) -> int:
 
 def note_texts(request: Request, texts: Sequence[Any]) -> None:
     trace_of(request).texts = list(texts)
-
-
-def data(value: Any) -> str:
-    """Return an event without a name, as OpenAI's streams have them."""
-    return f"data: {as_json(value)}\n\n"
-
-
-async def guarded(chunks: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the chunks of a stream, then its end. An error after the first chunk is a chunk, too."""
-    try:
-        async for chunk in chunks:
-            yield chunk
-    except ClearformerError as error:
-        yield data(error_of(error))
-    yield DONE
 
 
 def now() -> int:
