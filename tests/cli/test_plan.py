@@ -41,6 +41,7 @@ def test_several_gpus_share_a_sharded_model(cli: CliCall) -> None:
     shards = plan(cli, "--device", "h100", "--gpus", "8", "--set", "train.parallel=shard")
     assert shards["memory_mb"]["optimiser"] == pytest.approx(whole["memory_mb"]["optimiser"] / 8, abs=0.1)
     assert shards["memory_mb"]["gathered blocks"] > 0
+    assert shards["memory_mb"]["gathered embeddings and head"] > 0
     assert whole["memory_mb"]["exchange"] > 0
 
 
