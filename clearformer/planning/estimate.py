@@ -15,6 +15,7 @@ from clearformer.planning.heap import Heap, peak_of
 from clearformer.planning.ledger import ACTIVATIONS
 from clearformer.planning.rehearsal import BLOCKS, OUTER, UPDATE, Rehearsal, Rehearsed, rehearse
 from clearformer.tables import Tables
+from clearformer.training.distributed import AT_ONCE, BUCKET
 from clearformer.training.precision import pick_device
 
 HIDDEN = 0.1  # on a CPU: a margin for what torch's kernels allocate inside, which a rehearsal cannot see
@@ -117,7 +118,7 @@ def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, i
         parts = max(candidates, key=lambda parts: sum(parts.values()))
     ratio = sum(parts.values()) / largest.peak
     if recipe.train.parallel == "replicate" and target.n_devices > 1:
-        parts["exchange"] = 4 * done.n_trainable
+        parts["exchange"] = min(4 * done.n_trainable, AT_ONCE * BUCKET)
     process = round(target.device.process_mb * 1e6)
     if target.device.is_gpu:
         return {**parts, "allocator": round(0.05 * ratio * largest.peak), "process": process}
