@@ -2,13 +2,13 @@
 
     torchrun --nproc-per-node 2 benchmarks/sharded_saves.py --folder FOLDER --width 384 --layers 6 --device cpu
 
-Trains a GPT on random text in all processes, first without saves and then with one at every fifth step, and prints a
-JSON object: the median step, how long the thread of training is in a save, how much longer a step with a save and the
-step after it take, as fractions of a step, and the seconds until a checkpoint is complete. FOLDER is new; it remains.
+Trains a GPT on random text in all processes, first without saves and then with one at every fifth step, and records in
+results/sharded-saves-DEVICE.json, or --out: the median step, how long the thread of training is in a save, how much
+longer a step with a save and the step after it take, as fractions of a step, and the seconds until a checkpoint is
+complete. FOLDER is new; it remains.
 """
 
 import argparse
-import json
 import os
 import random
 import time
@@ -16,9 +16,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from provenance import RESULTS, record, stamp
+
 import clearformer
 
 PERIOD = 5  # steps between saves
+SIZES = {"width": 384, "layers": 6, "tokens": 1024, "steps": 32}
 
 
 def settings(given: argparse.Namespace, save_every: int) -> list[str]:
@@ -70,10 +73,11 @@ def write_text(folder: Path, n: int) -> None:
 
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("width", 384), ("layers", 6), ("tokens", 1024), ("steps", 32)):
+    for name, value in SIZES.items():
         reader.add_argument(f"--{name}", type=int, default=value)
     reader.add_argument("--device", default="cpu")
     reader.add_argument("--folder", type=Path, required=True, help="where to write; all processes share it")
+    reader.add_argument("--out", type=Path)
     given = reader.parse_args()
     folder = given.folder
     if os.environ.get("RANK", "0") == "0":
@@ -89,23 +93,24 @@ def main() -> None:
     at = [seconds for number, seconds in numbered if number % PERIOD == 0]
     after = [seconds for number, seconds in numbered if number % PERIOD == 1]
     others = [seconds for number, seconds in numbered if number % PERIOD > 1]
-    print(
-        json.dumps(
-            {
-                "parameters": plain["parameters"],
-                "processes": int(os.environ.get("WORLD_SIZE", 1)),
-                "device": clearformer.checkpoint.versions()["device"] if given.device != "cpu" else "cpu",
-                "step_seconds": step,
-                "save_seconds": median(saved["inside"][1:]),
-                "first_save_seconds": saved["inside"][0],
-                "stall": median(saved["inside"][1:]) / step,
-                "step_with_save": mean(at) / median(others) - 1,
-                "step_after": mean(after) / median(others) - 1,
-                "complete_seconds": saved["complete"][0],
-            },
-            indent=2,
-        )
-    )
+    n = int(os.environ.get("WORLD_SIZE", 1))
+    command = f"torchrun --nproc-per-node {n} benchmarks/sharded_saves.py --folder FOLDER --device {given.device}"
+    sizes = {name: vars(given)[name] for name in SIZES}
+    command += "".join(f" --{name} {value}" for name, value in sizes.items())
+    result = {
+        "device": given.device,
+        "processes": n,
+        **sizes,
+        "parameters": plain["parameters"],
+        "step_seconds": step,
+        "save_seconds": median(saved["inside"][1:]),
+        "first_save_seconds": saved["inside"][0],
+        "stall": median(saved["inside"][1:]) / step,
+        "step_with_save": mean(at) / median(others) - 1,
+        "step_after": mean(after) / median(others) - 1,
+        "complete_seconds": saved["complete"][0],
+    }
+    record({**result, **stamp(command)}, given.out or RESULTS / f"sharded-saves-{given.device}.json")
 
 
 if __name__ == "__main__":

@@ -62,13 +62,15 @@ def plan(
     operations are counted. On this machine, each operation is timed once. Other devices are computed from their rates;
     docs/plan.md says what the estimate leaves out. If the training does not fit, options that make it fit are shown.
     """
+    from clearformer.planning.slurm import batch_file, divide
     from clearformer.verbs.plan import costs
 
+    if slurm:
+        divide(gpus)  # before the work
     options: dict[str, Any] = {"model": model, "settings": settings, "steps": steps, "epochs": epochs}
     options |= {"batch_size": batch_size, "precision": precision}
     result = costs(recipe, device=device, gpus=gpus, **options, **ctx.obj)
     if slurm:
-        from clearformer.planning.slurm import batch_file
         from clearformer.verbs.train import default_folder
 
         print(

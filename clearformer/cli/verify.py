@@ -11,7 +11,9 @@ from clearformer.cli.options import Command, Json
 
 @app.command(cls=Command)
 def verify(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or name of a bundled model.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run folder, folder of data build, or name of a bundled model.")
+    ],
     accept: Annotated[
         bool,
         typer.Option("--accept", help="Write the checksums of the files as they are now.", rich_help_panel="Checksums"),
@@ -22,6 +24,7 @@ def verify(
 
     Examples:
       clearformer verify runs/mine
+      clearformer verify built/en-fr           # a folder of clearformer data build
       clearformer verify runs/mine --json      # the faults as a list
       clearformer verify runs/mine --accept    # after you edited a file on purpose
 

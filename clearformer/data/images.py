@@ -10,7 +10,6 @@ UnlabelledImageSource(path="images.npz")          the same formats; without labe
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -187,12 +186,15 @@ def plain(image: Image.Image) -> Image.Image:
 
 def some_images(source: ImageSource, n: int) -> tuple[int, list[Image.Image]]:
     """Return the number of images in a source, and about n evenly spaced images; unreadable images are skipped."""
-    files, images = list(source.read()), []
+    files, images, reasons = list(source.read()), [], [""]
     for file in files[:: max(1, len(files) // n)]:
-        with suppress(DataError):
+        try:
             images.append(file.open())
+        except DataError as error:
+            reasons.append(f": {error.message}")
     if not images:
-        raise DataError(f"{source.path} has {count(len(files), 'image')}, but none can be read", "check the files")
+        number = count(len(files), "image")
+        raise DataError(f"{source.path} has {number}, but none can be read{reasons[-1]}", "check the files")
     return len(files), images
 
 

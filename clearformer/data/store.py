@@ -86,6 +86,15 @@ class Store:
     def __len__(self) -> int:
         return len(self._offsets[0]) - 1
 
+    def sizes(self) -> tuple[int, tuple[int, ...]] | None:
+        """The number of rows, and of ids on each side; None if offsets and ids do not belong together."""
+        for offsets, flat in zip(self._offsets, self._flat):
+            if offsets.ndim != 1 or flat.ndim != 1 or offsets.dtype != np.int64 or len(offsets) != len(self) + 1:
+                return None
+            if len(self) < 0 or offsets[0] != 0 or offsets[-1] != len(flat) or (offsets[1:] < offsets[:-1]).any():
+                return None
+        return len(self), tuple(map(len, self._flat))
+
 
 class PairStore(Store):
     """A store of sentences and their translations."""

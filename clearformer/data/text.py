@@ -29,7 +29,7 @@ from clearformer.wording import count
 
 OPTION = "--set data.train.column=NAME"
 CHUNK = 2**22  # characters tokenised at a time
-MAX_DOCUMENT = 2**27  # characters
+MAX_DOCUMENT = 2**26  # characters, of up to 4 bytes
 
 
 class TextSource(Source):
@@ -103,8 +103,9 @@ def joined(lines: Iterable[str]) -> str:
     for line in lines:
         text.write(line)
         if text.tell() > MAX_DOCUMENT:
+            text.seek(0)
             raise DataError(
-                f"{text.getvalue()[:40]!r}… is a document of more than {count(MAX_DOCUMENT, 'character')}",
+                f"{text.read(40)!r}… is a document of more than {count(MAX_DOCUMENT, 'character')}",
                 "divide the text into documents: --set data.train.documents=paragraph, or line",
             )
     return text.getvalue()

@@ -12,8 +12,10 @@ from clearformer.planning.calibration import stopwatch
 from clearformer.planning.clocks import Clock, Roofline, Stopwatch
 from clearformer.planning.devices import HERE, Device, find_device
 from clearformer.planning.heap import Heap, peak_of
-from clearformer.planning.rehearsal import Rehearsal, rehearse
+from clearformer.planning.ledger import ACTIVATIONS
+from clearformer.planning.rehearsal import BLOCKS, OUTER, UPDATE, Rehearsal, Rehearsed, rehearse
 from clearformer.tables import Tables
+from clearformer.training.distributed import AT_ONCE, BUCKET
 from clearformer.training.precision import pick_device
 
 HIDDEN = 0.1  # on a CPU: a margin for what torch's kernels allocate inside, which a rehearsal cannot see
@@ -112,15 +114,40 @@ def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, i
     largest = max(done.steps, key=lambda step: step.peak)
     parts = dict(largest.parts)
     if recipe.train.parallel == "shard" and target.n_devices > 1:
-        parts = {name: n // target.n_devices if name in SHARDED else n for name, n in parts.items()}
-        parts["gathered blocks"] = 2 * done.largest_block  # one in use, and the next
-    elif target.n_devices > 1:
-        parts["exchange"] = 4 * done.n_trainable
+        candidates = (sharded_parts(done, step, target.n_devices) for step in done.steps)
+        parts = max(candidates, key=lambda parts: sum(parts.values()))
+    ratio = sum(parts.values()) / largest.peak
+    if recipe.train.parallel == "replicate" and target.n_devices > 1:
+        parts["exchange"] = min(4 * done.n_trainable, AT_ONCE * BUCKET)
     process = round(target.device.process_mb * 1e6)
     if target.device.is_gpu:
-        return {**parts, "allocator": round(0.05 * largest.peak), "process": process}
+        return {**parts, "allocator": round(0.05 * ratio * largest.peak), "process": process}
     heap = max(peak_of(done.events, Heap(keep_freed_memory())), largest.peak)
-    return {**parts, "allocator": heap - largest.peak, "kernels": round(HIDDEN * heap), "process": process}
+    heaps = {"allocator": round(ratio * (heap - largest.peak)), "kernels": round(ratio * HIDDEN * heap)}
+    return {**parts, **heaps, "process": process}
+
+
+def sharded_parts(done: Rehearsal, step: Rehearsed, n: int) -> dict[str, int]:
+    """The bytes of each part of a sharded model, on one of n devices, in the phase of the step with the largest peak.
+
+    weights, gradients, optimiser     a shard of each
+    gathered, in all passes           weights outside the blocks, and their gradients; two blocks: in use, and next
+    in the backward pass of blocks    also the gradients of a block, and those of another that are being summed
+    in the optimiser                  nothing is gathered, and its temporary copies are of shards
+    """
+    candidates = []
+    for phase, peak in step.peaks.items():
+        is_update = phase == UPDATE
+        cut = {*SHARDED, *((OUTER, ACTIVATIONS) if is_update else ())}
+        parts = {name: n_bytes // n if name in cut else n_bytes for name, n_bytes in peak.items()}
+        outer, blocks = parts.pop(OUTER), 0 if is_update else 2 * done.largest_block
+        if phase == BLOCKS:
+            blocks += 2 * done.largest_block - done.largest_block // n  # whose shard is among the gradients
+        parts["gradients"] += outer if is_update else 0
+        parts["gathered blocks"] = blocks
+        parts["gathered embeddings and head"] = 0 if is_update else done.outer + outer
+        candidates.append(parts)
+    return max(candidates, key=lambda parts: sum(parts.values()))
 
 
 def exchange_seconds(done: Rehearsal, recipe: Tables, target: Target) -> float:

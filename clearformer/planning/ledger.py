@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_iter
 from torch.utils.flop_counter import flop_registry
 
 ACTIVATIONS = "activations"  # the part of everything that has no other label
+REST = "rest"  # the phase that a step begins with
 
 
 class Event(NamedTuple):
@@ -82,11 +83,22 @@ class Ledger(TorchDispatchMode):
         self.sizes: list[int] = []  # by block
         self.labels: list[str] = []  # by block
         self.live: Counter[str] = Counter()  # bytes of each part
-        self.at_peak: Counter[str] = Counter()
+        self.phase = REST
+        self.peaks: dict[str, Counter[str]] = {REST: Counter()}  # by phase, bytes of each part
 
     def restart(self) -> None:
-        """Begin a new step: forget its operations and its peak."""
-        self.calls, self.n_views, self.at_peak = Counter(), 0, Counter(self.live)
+        """Begin a new step: forget its operations and its peaks."""
+        self.calls, self.n_views, self.peaks = Counter(), 0, {}
+        self.enter(REST)
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase of a step, or return to it."""
+        self.phase = phase
+        self.note_peak()
+
+    def note_peak(self) -> None:
+        if self.phase not in self.peaks or self.live.total() > self.peaks[self.phase].total():
+            self.peaks[self.phase] = Counter(self.live)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -125,8 +137,7 @@ class Ledger(TorchDispatchMode):
                     self.labels.append(label)
                     self.events.append(Event(block, n_bytes))
                     self.live[label] += n_bytes
-                    if self.live.total() > self.at_peak.total():
-                        self.at_peak = Counter(self.live)
+                    self.note_peak()
                     weakref.finalize(storage, self.release, place).atexit = False
 
     def release(self, place: int) -> None:

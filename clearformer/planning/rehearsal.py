@@ -1,6 +1,7 @@
 """Train a few steps without memory: the trainer, model, objective and optimiser of a recipe, on fake tensors.
 
     parts        weights, average (train.ema), optimiser, gradients, batches, and activations: the rest of the peak
+    peaks        the same in each phase: backward pass of the blocks, optimiser, and the rest of the step
     events       every allocation, for an allocator to replay
     calls        every operation of a step, for a clock
 
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
 from clearformer.models.build import build_model
-from clearformer.planning.ledger import ACTIVATIONS, Call, Event, Ledger
+from clearformer.planning.ledger import ACTIVATIONS, REST, Call, Event, Ledger
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import Task
@@ -33,17 +34,24 @@ from clearformer.training.recompute import recompute_blocks
 from clearformer.training.statistics import set_training
 from clearformer.tuning.methods import tune
 
+OUTER = "outer gradients"  # of weights outside the blocks, such as embeddings
 PARTS = ("weights", "average", "optimiser", "gradients", "batches", ACTIVATIONS)
+BLOCKS, UPDATE = "blocks", "update"  # phases: the backward pass of the blocks, and the optimiser
 Step = tuple[Sequence[Tensors], int]  # micro-batches and number of targets
 
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """One step: the bytes of each part at the peak, and its operations."""
+    """One step: the bytes of each part at the peak of each phase, and its operations."""
 
-    parts: dict[str, int]
+    peaks: dict[str, dict[str, int]]
     calls: list[tuple[Call, int]]
     n_views: int
+
+    @property
+    def parts(self) -> dict[str, int]:
+        parts = max(self.peaks.values(), key=lambda parts: sum(parts.values()))
+        return {part: parts[part] + parts[OUTER] * (part == "gradients") for part in PARTS}
 
     @property
     def peak(self) -> int:
@@ -60,6 +68,8 @@ class Rehearsal:
     n_trainable: int
     largest_block: int
     """Bytes of the weights of the largest block: what a sharded model gathers at a time."""
+    outer: int
+    """Bytes of the weights outside the blocks: what a sharded model gathers for the whole pass."""
     steps: list[Rehearsed]
     events: list[Event]
     """Every allocation of all steps, one after the other."""
@@ -84,13 +94,42 @@ def rehearse(recipe: Tables, steps: Sequence[Step], task: Task | None = None, fu
         trainer = trainer_of(recipe, model, task, torch.device("cpu"), fused)
         if trainer.average is not None:
             ledger.label(trainer.average.weights.values(), "average")
-        for parameter in trainer.parameters:
-            parameter.register_post_accumulate_grad_hook(lambda p: ledger.label([p.grad], "gradients"))
+        outer = watch_phases(trainer, ledger)
         done = [rehearse_step(trainer, ledger, fake, step) for step in (steps[0], *steps)][1:]
     sizes = [size_of(module) for module in model.modules() if getattr(module, "is_block", False)]
-    sizes += [size_of(child) for parent in model.modules() if isinstance(parent, nn.ModuleList) for child in parent]
+    sizes += [size_of(block) for block in listed_blocks(model)]
     n_parameters, n_trainable = (sum(p.numel() for p in ps) for ps in (model.parameters(), trainer.parameters))
-    return Rehearsal(n_parameters, n_trainable, max(sizes, default=0), done, ledger.events)
+    return Rehearsal(n_parameters, n_trainable, max(sizes, default=0), outer, done, ledger.events)
+
+
+def watch_phases(trainer: Trainer, ledger: Ledger) -> int:
+    """Tell the ledger about gradients and phases. Returns the bytes of the weights outside the blocks.
+
+    The backward pass of the blocks begins with the gradient of the first of their weights, and ends with the last.
+    """
+    inner = {id(p) for block in listed_blocks(trainer.model) for p in block.parameters()}
+    trained = {id(p) for p in trainer.parameters if id(p) in inner}
+    waiting: set[int] = set()
+
+    def label(parameter: Tensor) -> None:
+        if id(parameter) not in inner:
+            ledger.label([parameter.grad], OUTER)  # type: ignore[list-item]
+            return
+        ledger.label([parameter.grad], "gradients")  # type: ignore[list-item]
+        if not waiting:
+            waiting.update(trained)
+        waiting.discard(id(parameter))
+        ledger.enter(BLOCKS if waiting else REST)
+
+    for parameter in trainer.parameters:
+        parameter.register_post_accumulate_grad_hook(label)
+    trainer.optimizer.register_step_pre_hook(lambda *_: ledger.enter(UPDATE))
+    return sum(p.nbytes for p in trainer.model.parameters() if id(p) not in inner)
+
+
+def listed_blocks(model: nn.Module) -> list[nn.Module]:
+    """The modules that `shard` gathers one at a time."""
+    return [child for parent in model.modules() if isinstance(parent, nn.ModuleList) for child in parent]
 
 
 def build_trainer(recipe: Tables, device: torch.device) -> Trainer:
@@ -118,7 +157,8 @@ def rehearse_step(trainer: Trainer, ledger: Ledger, fake: FakeTensorMode, step: 
     state = (value for slots in trainer.optimizer.state.values() for value in slots.values())
     ledger.label((value for value in state if isinstance(value, Tensor)), "optimiser")
     calls = [(ledger.known[key], n) for key, n in ledger.calls.items()]
-    return Rehearsed({part: ledger.at_peak[part] for part in PARTS}, calls, ledger.n_views)
+    peaks = {phase: {part: peak[part] for part in (*PARTS, OUTER)} for phase, peak in ledger.peaks.items()}
+    return Rehearsed(peaks, calls, ledger.n_views)
 
 
 def build_optimizer(config: OptimConfig, model: nn.Module, fused: bool) -> Any:

@@ -68,7 +68,7 @@ class Splitter:
             return_freed_memory()
             if loss.is_cuda:
                 torch.cuda.empty_cache()
-        if at.largest_part != limit:
+        if at.largest_part and not limit:  # once: the size may become smaller, as when the optimiser has its state
             self.say(batches, at)
         return loss
 
@@ -99,9 +99,9 @@ class Splitter:
         return isinstance(part, Tensors) and len(part) > 1 and not (is_normed or is_recorded or self.is_sharded)
 
     def agree(self, at: Progress) -> None:
-        """Take the smallest limit of all ranks. The first rank, which alone prints, says if it is that of another."""
+        """Take the smallest limit of all ranks. The first rank, which alone prints, says if it had none itself."""
         limit, at.largest_part = at.largest_part, smallest(self.world, at.largest_part)
-        if at.largest_part != limit:
+        if at.largest_part and not limit:
             console.print(
                 f"step {at.step:,}: a micro-batch does not fit in the memory of another process; from now on, all "
                 "processes divide micro-batches of this size into parts, with the same sum"

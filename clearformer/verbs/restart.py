@@ -14,6 +14,7 @@ from typing import Any
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import CheckpointError, ConfigError
 from clearformer.recipe import Recipe
+from clearformer.tables import read_toml
 
 COUNTERS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 IGNORED = ("train.resume", "train.timeout")
@@ -41,7 +42,13 @@ def saved_run(recipe: Recipe, folder: Path) -> Recipe | None:
         return None
     if not run.exists or not run.requested.exists():
         return None
-    before, now = (dict(values(tomllib.loads(text))) for text in (run.requested.read_text("utf-8"), recipe.dump()))
+    try:
+        before = dict(values(read_toml(run.requested, "")))
+    except ConfigError as error:
+        raise CheckpointError(
+            error.message, f"copy it again, or continue the run: clearformer train --resume --out {folder}"
+        ) from None
+    now = dict(values(tomllib.loads(recipe.dump())))
     for key in sorted(before.keys() | now.keys()):
         if key not in IGNORED and before.get(key) != now.get(key):
             raise CheckpointError(

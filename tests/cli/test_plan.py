@@ -11,6 +11,7 @@ import pytest
 from clearformer.bundled.corpus import generate
 from clearformer.planning import calibration
 from clearformer.planning.devices import known_devices
+from clearformer.planning.slurm import divide
 
 CliCall = Callable[..., Any]
 CEILINGS = {"memory_gb_per_s": 10.0, "matmul_tflops": 0.1, "dispatch_us": 2.0, "overhead_us": 10.0, "process_mb": 300.0}
@@ -41,6 +42,7 @@ def test_several_gpus_share_a_sharded_model(cli: CliCall) -> None:
     shards = plan(cli, "--device", "h100", "--gpus", "8", "--set", "train.parallel=shard")
     assert shards["memory_mb"]["optimiser"] == pytest.approx(whole["memory_mb"]["optimiser"] / 8, abs=0.1)
     assert shards["memory_mb"]["gathered blocks"] > 0
+    assert shards["memory_mb"]["gathered embeddings and head"] > 0
     assert whole["memory_mb"]["exchange"] > 0
 
 
@@ -93,6 +95,28 @@ def test_the_batch_file_is_valid_and_has_the_arguments_of_train(
     assert "#SBATCH --nodes=2\n" in text
     assert "#SBATCH --gpus-per-node=8\n" in text
     assert "#SBATCH --signal=TERM@300\n" in text
-    assert "arguments=(--pairs pairs.tsv --steps 50 --out" in text
+    assert "arguments=(--pairs pairs.tsv --steps 50 --set train.resume=always --out runs/x)" in text
+    assert "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=280\n" in text
     assert "--nproc-per-node=8" in text
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, (1, 1)), (8, (1, 8)), (12, (2, 6)), (16, (2, 8)), (24, (3, 8))])
+def test_every_node_of_a_batch_file_has_the_same_number_of_gpus(n: int, expected: tuple[int, int]) -> None:
+    assert divide(n) == expected
+
+
+@pytest.mark.parametrize(("n", "hint"), [("9", "--gpus 8, or --gpus 10"), ("17", "--gpus 16, or --gpus 18")])
+def test_a_number_of_gpus_is_not_rounded(cli: CliCall, n: str, hint: str) -> None:
+    result = cli("plan", "--pairs", "pairs.tsv", "--device", "h100", "--gpus", n, "--slurm")
+    assert result.code == 1
+    assert hint in result.err
+    assert result.out == ""
+
+
+def test_a_choice_of_resume_stays(cli: CliCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["plan", "--pairs", "pairs.tsv", "--device", "h100", "--set", "train.resume=never", "--slurm"]
+    monkeypatch.setattr("sys.argv", ["clearformer", *arguments])
+    text = cli(*arguments).out
+    assert "train.resume=never" in text
+    assert "train.resume=always" not in text

@@ -11,7 +11,7 @@ import clearformer
 from clearformer.bundled.corpus import generate
 from clearformer.checkpoint import RunFolder
 from clearformer.data.built import pieces
-from clearformer.data.built.folder import INDEX, is_built, read_index, read_pointer, write_pointer
+from clearformer.data.built.folder import INDEX, is_built, read_index, read_pointer, use_built, write_pointer
 from clearformer.data.built.order import ShardedBatches
 from clearformer.data.built.remote import Remote, local_copy
 from clearformer.data.built.stores import BuiltDocuments, BuiltPairs, open_pairs
@@ -234,7 +234,8 @@ def test_a_run_on_a_built_folder_trains_and_resumes(corpus: Path, tmp_path: Path
     report = clearformer.train(out=out, resume=True)
     assert report["steps"] == whole["steps"] == 3
     assert report["valid"] == whole["valid"]
-    assert read_pointer(out / "data" / "train.safetensors") == ((tmp_path / "built").resolve(), None)
+    fingerprint = read_index(tmp_path / "built").fingerprint
+    assert read_pointer(out / "data" / "train.safetensors") == ((tmp_path / "built").resolve(), None, fingerprint)
     assert (out / "data" / "train.safetensors").stat().st_size < 1000  # the shards are not copied
 
 
@@ -276,6 +277,133 @@ def test_a_damaged_index_is_an_error(tmp_path: Path) -> None:
     assert is_built(tmp_path)
     with pytest.raises(DataError, match=r"built\.json"):
         read_index(tmp_path)
+
+
+def change(facts: dict[str, Any], how: str) -> Any:
+    match how:
+        case "no object":
+            return [1]
+        case "no shards":
+            facts["shards"] = []
+        case "a shard outside":
+            facts["shards"][0]["name"] = "../train-00000"
+        case "rows of another type":
+            facts["shards"][0]["rows"] = "many"
+        case "too many rows":
+            facts["shards"][0]["rows"] = 10**30
+        case "one side":
+            facts["shards"][0]["tokens"] = [3]
+        case "another kind":
+            facts["kind"] = ["pairs"]
+        case "a key too many":
+            facts["more"] = 1
+        case "files that are numbers":
+            facts["files"] = {"valid.json": 7}
+        case "a report of numbers":
+            facts["report"] = [1]
+    return facts
+
+
+DAMAGES = ["no object", "no shards", "a shard outside", "rows of another type", "too many rows", "one side"]
+DAMAGES += ["another kind", "a key too many", "files that are numbers", "a report of numbers"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_an_index_that_was_not_written_like_this_is_one_sentence(corpus: Path, tmp_path: Path, how: str) -> None:
+    build(corpus, tmp_path / "built")
+    path = tmp_path / "built" / INDEX
+    path.write_text(json.dumps(change(json.loads(path.read_text()), how)))
+    with pytest.raises(DataError, match=r"built\.json cannot be read") as error:
+        clearformer.train(pairs=tmp_path / "built", out=tmp_path / "run")
+    assert error.value.hint
+    assert "\n" not in error.value.message
+
+
+def test_numbers_that_do_not_fit_the_shards_are_an_error(corpus: Path, tmp_path: Path) -> None:
+    build(corpus, tmp_path / "built")
+    path = tmp_path / "built" / INDEX
+    facts = json.loads(path.read_text())
+    del facts["files"]  # as an earlier version wrote it
+    facts["shards"][0]["rows"] += 1
+    path.write_text(json.dumps(facts))
+    with pytest.raises(DataError, match="lengths of"):
+        _ = BuiltPairs(tmp_path / "built").lengths
+    with pytest.raises(DataError, match="rows and tokens of the index"):
+        BuiltPairs(tmp_path / "built").shards.open(0)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"url": 7}', "[" * 10**5, b"\xff"])
+def test_a_damaged_address_is_one_sentence(corpus: Path, tmp_path: Path, content: Any) -> None:
+    build(corpus, tmp_path / "built")
+    path = tmp_path / "built" / "remote.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=r"remote\.json cannot be read"):
+        BuiltPairs(tmp_path / "built")
+    with pytest.raises(DataError, match=r"remote\.json cannot be read"):
+        write_pointer(tmp_path / "train.safetensors", tmp_path / "built")
+
+
+def read_all(folder: Path, data: Path) -> None:
+    use_built(folder, data)
+    store = BuiltPairs(folder)
+    assert len(store.lengths)
+    store.rows(np.arange(len(store)))
+
+
+def flip(path: Path, at: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["train-00002.safetensors", "lengths.safetensors", "valid.safetensors"])
+def test_a_flipped_bit_of_a_built_folder_is_named(corpus: Path, tmp_path: Path, name: str) -> None:
+    build(corpus, tmp_path / "built")
+    assert clearformer.verify(tmp_path / "built")["faults"] == []
+    flip(tmp_path / "built" / name)
+    (fault,) = clearformer.verify(tmp_path / "built")["faults"]
+    assert name in fault
+    with pytest.raises(DataError, match=name):
+        read_all(tmp_path / "built", tmp_path / "data")
+    (tmp_path / "built" / name).unlink()
+    assert "missing" in clearformer.verify(tmp_path / "built")["faults"][0]
+    with pytest.raises(ConfigError, match="data build"):
+        clearformer.verify(tmp_path / "built", accept=True)
+
+
+def test_a_folder_that_is_built_again_is_noticed(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same content, built again, continues a run; other content does not."""
+    import shutil
+
+    folder, pointer = tmp_path / "built", tmp_path / "train.safetensors"
+    build(corpus, folder)
+    write_pointer(pointer, folder)
+    lines = corpus.read_text(encoding="utf-8")
+    for text, is_same in ((lines, True), (lines.replace("a", "e"), False)):
+        shutil.rmtree(folder)
+        corpus.write_text(text, encoding="utf-8")
+        build(corpus, folder)
+        if is_same:
+            assert len(open_pairs(pointer))
+        else:
+            with pytest.raises(DataError, match="was built again since this run was started"):
+                open_pairs(pointer)
+    write_pointer(pointer, folder)
+    flip(folder / "tokenizer.json", 50)
+    assert len(open_pairs(pointer))
+    monkeypatch.setenv("CLEARFORMER_VERIFY", "1")
+    with pytest.raises(DataError, match=r"tokenizer\.json is not what was built"):
+        open_pairs(pointer)
+
+
+def test_a_pointer_to_nothing_is_an_error(tmp_path: Path) -> None:
+    from clearformer.data.built.folder import POINTER
+    from clearformer.data.store import MARK
+    from clearformer.data.tensor_file import TensorFileWriter
+
+    TensorFileWriter(tmp_path / "train.safetensors", {}, {MARK: POINTER}).join()
+    with pytest.raises(DataError, match="points to no folder"):
+        open_pairs(tmp_path / "train.safetensors")
 
 
 def test_a_remote_folder_is_fetched_when_it_is_needed(corpus: Path, tmp_path: Path) -> None:

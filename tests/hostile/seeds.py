@@ -41,7 +41,7 @@ def write_seeds(folder: Path) -> dict[str, Seed]:
     index = folder / "index.json"
     if not index.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        seeds = {**tables(folder), **media(folder), **runs(folder), **hub(folder), **files(folder)}
+        seeds = {**tables(folder), **media(folder), **runs(folder), **hub(folder), **files(folder), **built(folder)}
         rows = {name: (seed.group, str(seed.path), seed.targets) for name, seed in seeds.items()}
         index.write_text(json.dumps(rows))
     rows = json.loads(index.read_text())
@@ -137,6 +137,23 @@ def files(folder: Path) -> dict[str, Seed]:
     for path in sorted((TESTS.parent / "recipes").glob("*.toml"))[:12]:
         seeds[path.name] = Seed("recipes", path, ("recipe", "outline"))
     return seeds
+
+
+def built(folder: Path) -> dict[str, Seed]:
+    """Folders of `data build`: pairs and text, in several shards."""
+    import clearformer
+    from clearformer.data.built import documents, pieces
+
+    place = folder / "built"
+    with patch.object(pieces, "SHARD_ROWS", 20), patch.object(documents, "SHARD_CHARS", 400):
+        held_out = ["text.kind=word", "text.min_frequency=1", "data.held_out=0.1"]
+        clearformer.build_data(place / "pairs", pairs=folder / "pairs.tsv", settings=held_out)
+        clearformer.build_data(place / "text", text=folder / "play.txt", vocab_size=300)
+    (place / "pairs" / "remote.json").write_text(json.dumps({"url": f"file://{place}/pairs"}))
+    return {
+        f"built {name}": Seed("built", place / name, ("shards", f"train {name}", "verify"))
+        for name in ("pairs", "text")
+    }
 
 
 torch.set_num_threads(1)

@@ -4,11 +4,13 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import numpy as np
 import torch
 
 import clearformer
 from clearformer.checkpoint import RunFolder
 from clearformer.data.audio import read_sound
+from clearformer.data.built.stores import BuiltDocuments, BuiltPairs
 from clearformer.data.files.records import open_records
 from clearformer.data.images import ImageSource, open_image
 from clearformer.data.labels import LabelSource, named_columns
@@ -137,6 +139,38 @@ def built(path: Path) -> None:
     outline(Recipe.read(path).model)
 
 
+SIZES = {"d_model": 8, "d_ff": 8, "n_heads": 1}
+STEPS = {"tokens": 64, "ema": 0.0, "validate_every": 2, "save_every": 2}
+
+
+def shards(path: Path) -> None:
+    """As training opens a folder of `data build`, and reads all of it."""
+    if path.name == "pairs":
+        pairs = BuiltPairs(path)
+        assert pairs.lengths.shape == (len(pairs), 2)
+        pairs.rows(np.arange(len(pairs)))
+    else:
+        documents = BuiltDocuments(path)
+        assert documents.offsets[-1] == len(documents.tokens)
+        documents.tokens[np.arange(len(documents.tokens))]
+
+
+def train_pairs(path: Path) -> None:
+    model = {**SIZES, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    clearformer.train(
+        pairs=path, out=path.parent / "run", steps=2, device="cpu", settings={"model": model, "train": STEPS}
+    )
+
+
+def train_text(path: Path) -> None:
+    settings = {"model": {**SIZES, "n_layers": 1, "max_length": 32}, "train": STEPS}
+    clearformer.train(text=path, model="gpt", out=path.parent / "run", steps=2, device="cpu", settings=settings)
+
+
+def verify(path: Path) -> None:
+    clearformer.verify(path)
+
+
 def use(rows: Any) -> None:
     for n, _ in enumerate(rows):
         if n > 2**20:  # as many as a worksheet may have, whose rows may be empty
@@ -147,6 +181,6 @@ TARGETS = {
     "pairs": pairs, "labels": labels, "text": text, "words": words, "recordings": recordings, "records": records,
     "plan": plan, "images": images, "image": image, "sound": sound, "open": opened, "inspect": inspect, "card": card,
     "metrics": metrics, "resume": resume, "show": show, "import": imported, "tokenizer": tokenizer, "recipe": recipe,
-    "outline": built,
+    "outline": built, "shards": shards, "train pairs": train_pairs, "train text": train_text, "verify": verify,
 }  # fmt: skip
 torch.set_num_threads(1)

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux reports it"),
 ]
 HERE = Path(__file__).parent
-GROUPS = {"tables", "images", "sounds", "runs", "hub", "tokenizers", "model files", "recipes"}
+GROUPS = {"tables", "images", "sounds", "runs", "hub", "tokenizers", "model files", "recipes", "built"}
 
 
 def run(*options: object) -> "subprocess.CompletedProcess[str]":

@@ -28,6 +28,9 @@ try:
     if path.suffix in (".npz", ".gz") and "images" in path.name:
         from clearformer.data.images import ImageSource
         rows = ImageSource(path=path).read()
+    elif path.name == "document.txt":
+        from clearformer.data.text import TextSource
+        rows = TextSource(path=path).read()
     else:
         rows = open_table(path).read(columns) if columns else read_pairs(path, named_pair_columns(path))
     print(sum(1 for _ in rows))
@@ -35,6 +38,7 @@ except ClearformerError as error:
     print(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
     sys.exit(str(error))
 """
+WIDE = "🙂" * 2**18  # 1 MiB in every encoding
 UNIT = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="fr"><seg>b</seg></tuv></tu>'
 
 
@@ -64,14 +68,48 @@ def sheet(path: Path, old: str, new: str) -> Path:
     return path
 
 
+def plain(path: Path, *parts: tuple[bytes, int]) -> Path:
+    """Write each part n times."""
+    with open(path, "wb") as file:
+        for part, n in parts:
+            for _ in range(n):
+                file.write(part)
+    return path
+
+
 def text(path: Path, content: str) -> Path:
     path.write_text(content)
     return path
 
 
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "a line without end": (lambda at: gz(at / "a.csv.gz", b"", b"a" * 2**20, 600), "a line of more than 256 MiB"),
-    "a line without end, zst": (lambda at: zst(at / "a.tsv.zst"), "a line of more than 256 MiB"),
+    "a line without end": (lambda at: gz(at / "a.csv.gz", b"", b"a" * 2**20, 600), "a line of more than 32 MiB"),
+    "a line without end, zst": (lambda at: zst(at / "a.tsv.zst"), "a line of more than 32 MiB"),
+    "a line of 100 MB": (lambda at: plain(at / "a.tsv", (b"a" * 10**6, 100), (b"\n", 1)), "a line of more than 32 MiB"),
+    "wide characters of 16 bits": (
+        lambda at: plain(at / "a.tsv", (b"\xff\xfe", 1), (WIDE.encode("utf-16-le"), 300)),
+        "a line of more than 32 MiB",
+    ),
+    "wide characters of 32 bits": (
+        lambda at: plain(at / "a.csv", (b"\xff\xfe\0\0", 1), (WIDE.encode("utf-32-le"), 300)),
+        "a line of more than 32 MiB",
+    ),
+    "a line of wide characters": (
+        lambda at: plain(at / "a.tsv", (WIDE.encode(), 31), (b"\n", 1)),
+        "1 column, but 2 are needed",
+    ),
+    "a cell of many lines": (
+        lambda at: plain(at / "a.csv", (b'a,b\n"', 1), (WIDE.encode() + b"\n", 300)),
+        r"field larger than field limit \(33554432\)",
+    ),
+    "a document of wide characters": (
+        lambda at: plain(at / "document.txt", (WIDE.encode() + b"\n", 300)),
+        "a document of more than 67,108,864 characters",
+    ),
+    "many empty objects": (
+        lambda at: plain(at / "a.jsonl", (b"[", 1), (b"{}," * 10**6, 11), (b"{}]\n", 1)),
+        "a JSON list, not an object",
+    ),
     "elements without end": (lambda at: gz(at / "a.tmx.gz", b"<tmx>", b"<a>" * 2**18, 2), "elements inside each other"),
     "entities": (
         lambda at: text(at / "a.tmx", f'<!DOCTYPE tmx [<!ENTITY a "ha">]><tmx>{UNIT.format("&a;")}</tmx>'),

@@ -145,3 +145,14 @@ def test_a_rank_that_stops_is_noticed_and_the_run_goes_on(tmp_path, harness):
     launch.finish(400)
     assert "has not answered for 5 s" in (tmp_path / "stopped.log").read_text()
     assert harness.are_equal(tmp_path / "peace", tmp_path / "stopped")
+
+
+@pytest.mark.parametrize("content", [b"", b"steps = = 1", b"a = " + b"[" * 10**5, b"\xff\xfe"])
+def test_a_damaged_request_is_one_sentence(pairs, tmp_path, monkeypatch, content):
+    half(pairs, tmp_path / "run", monkeypatch)
+    (tmp_path / "run" / "requested.toml").write_bytes(content)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(CheckpointError) as error:
+        clearformer.train(**arguments(pairs, tmp_path / "run"))
+    assert error.value.hint
+    assert "\n" not in error.value.message

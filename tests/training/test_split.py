@@ -162,6 +162,18 @@ def test_it_is_said_once_and_not_tried_again(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("kind", ["gpt", "bert", "transformer"])
+def test_it_is_said_once_if_the_size_becomes_smaller_later(tmp_path, capsys, kind):
+    """As in the second step, when the optimiser has allocated its state."""
+    short = trainer_for(kind, tmp_path, 5)
+    gradient(short, [batch_for(kind)])
+    first = short.progress.largest_part
+    short.objective.most = 2
+    gradient(short, [batch_for(kind)])
+    assert 0 < short.progress.largest_part < first
+    assert capsys.readouterr().err.count("from now on") == 1
+
+
 class Steps:
     """Two micro-batches a step, the second one smaller."""
 

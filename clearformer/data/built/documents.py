@@ -11,7 +11,7 @@ import numpy as np
 
 from clearformer.checkpoint import write_json
 from clearformer.data.built.document_shards import Documents, DocumentShards
-from clearformer.data.built.folder import BUILDING, INDEX, Index, Shard
+from clearformer.data.built.folder import BUILDING, INDEX, Index, Shard, list_files
 from clearformer.data.built.pair_shards import counts_path, shard_name
 from clearformer.data.corpora import StreamCorpora
 from clearformer.data.store import DocumentStore
@@ -97,9 +97,8 @@ def finish(
             raise DataError(f"the {split} split has no text", f"add more text, or set data.{split}.path")
     n_tokens, n_rows = (sum(v) for v in zip(*((shard.tokens[0], shard.rows) for shard in shards)))
     report = (f"train: {count(n_tokens, 'token')} in {count(n_rows, 'document')}", *skipped.describe())
-    index = Index(
-        "documents", tuple(shards), n_chars, {**tables, "start": tok.eos_id if data.joined else tok.bos_id}, report
-    )
+    tables = {**tables, "start": tok.eos_id if data.joined else tok.bos_id}
+    index = Index("documents", tuple(shards), n_chars, tables, report, list_files(folder))
     write_json(folder / INDEX, index.dump())
     (folder / BUILDING).unlink(missing_ok=True)
     return index

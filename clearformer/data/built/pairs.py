@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.checkpoint import write_json
-from clearformer.data.built.folder import BUILDING, INDEX, Index, Shard
+from clearformer.data.built.folder import BUILDING, INDEX, Index, Shard, list_files
 from clearformer.data.built.pair_shards import PairShards, counts_path, from_json, shard_name
 from clearformer.data.built.pieces import Piece, is_plain, line_edges, pair_pieces
 from clearformer.data.corpora import PairCorpora
@@ -137,7 +137,9 @@ def finish(data: PairCorpora, tokenizers: Sequence[Tokenizer], folder: Path, n_s
     write_json(folder / "valid.json", valid_text)
     write_test(data, test_text, folder)
     examples = tally.examples.lines(*numbering(data.source("train")))
-    index = Index("pairs", tuple(shards), n_chars, tables, (f"train: {tally.describe()}", *examples))
+    index = Index(
+        "pairs", tuple(shards), n_chars, tables, (f"train: {tally.describe()}", *examples), list_files(folder)
+    )
     write_json(folder / INDEX, index.dump())
     (folder / BUILDING).unlink(missing_ok=True)
     return index

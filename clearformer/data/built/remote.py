@@ -5,7 +5,6 @@
 Shards that will be needed next are fetched in the background. Everything in the cache can be deleted at any time.
 """
 
-import json
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
@@ -14,7 +13,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from clearformer.checkpoint import write_json
-from clearformer.data.built.folder import INDEX, REMOTE, SPLIT_FILES, read_index
+from clearformer.data.built.folder import INDEX, REMOTE, SPLIT_FILES, read_index, read_url
 from clearformer.errors import DataError, MachineError
 
 SMALL = (INDEX, "tokenizer.json", "source.tokenizer.json", "target.tokenizer.json", "lengths.safetensors")
@@ -79,7 +78,7 @@ class Remote:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        return cls(folder, json.loads((folder / REMOTE).read_text(encoding="utf-8"))["url"])
+        return cls(folder, read_url(folder))
 
     def prefetch(self, name: str) -> None:
         if name not in self.coming and not (self.folder / name).exists():

@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from clearformer.data.built.folder import REMOTE, Index, read_index, read_lengths, read_pointer
+from clearformer.data.built.folder import (
+    REBUILD,
+    REMOTE,
+    Index,
+    read_index,
+    read_lengths,
+    read_pointer,
+    require_built,
+    require_same,
+)
 from clearformer.data.built.remote import Remote, local_copy
 from clearformer.data.store import DocumentStore, PairStore, Ragged, Store
+from clearformer.errors import DataError
 
 
 class Shards:
@@ -24,10 +34,15 @@ class Shards:
     def open(self, n: int) -> Any:
         """Return the store of shard n."""
         if n not in self.opened:
-            name = f"{self.index.shards[n].name}.safetensors"
+            shard = self.index.shards[n]
+            name = f"{shard.name}.safetensors"
             if self.remote is not None:
                 self.remote.fetch(name)
-            self.opened[n] = self.kind(self.folder / name)
+            require_built(self.folder, (name,), self.index)
+            store = self.kind(self.folder / name)
+            if store.sizes() != (shard.rows, shard.tokens):
+                raise DataError(f"{self.folder / name} does not have the rows and tokens of the index", REBUILD)
+            self.opened[n] = store
         return self.opened[n]
 
     def prefetch(self, numbers: Iterable[int]) -> None:
@@ -52,7 +67,7 @@ class BuiltPairs:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        return read_lengths(self.path)
+        return read_lengths(self.path, self.index)
 
     def rows(self, index: np.ndarray) -> tuple[Ragged, Ragged]:
         """Return the sources and the targets of the pairs with the indices `index` (B,), in this order."""
@@ -108,7 +123,7 @@ class BuiltDocuments:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        return np.concatenate([[0], np.cumsum(read_lengths(self.path)[:, 0], dtype="int64")])
+        return np.concatenate([[0], np.cumsum(read_lengths(self.path, self.shards.index)[:, 0], dtype="int64")])
 
     @property
     def start_id(self) -> int:
@@ -131,5 +146,8 @@ def pointed_to(path: Path) -> Path | None:
     pointer = read_pointer(path)
     if pointer is None:
         return None
-    folder, url = pointer
-    return local_copy(url) if url is not None and not folder.exists() else folder
+    folder, url, fingerprint = pointer
+    if url is not None and not folder.exists():
+        folder = local_copy(url)
+    require_same(folder, fingerprint)
+    return folder

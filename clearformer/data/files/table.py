@@ -17,7 +17,7 @@ from clearformer.errors import DataError
 from clearformer.wording import agree, listed
 
 Column = int | str
-MAX_CELL = 2**28  # characters: a longer cell is an error, so that a damaged or hostile file cannot fill the memory
+MAX_CELL = 2**25  # characters, of up to 4 bytes: a longer cell is an error, so that no file can fill the memory
 
 
 class Table(ABC):

@@ -96,6 +96,26 @@ def test_lines_are_the_same_however_they_are_read(size: int, tmp_path: Path, mon
         list(sources.read_raw_lines(tmp_path / "a.txt"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "utf-16-be"])
+@pytest.mark.parametrize("size", [1, 3, 2**18])
+def test_other_encodings_are_converted_in_parts(
+    encoding: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line is limited in bytes, however many bytes a character has in the file."""
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "a.txt").write_bytes(f"{mark}é\r\n🙂{'x' * 700}\n\nlast".encode(encoding))
+    monkeypatch.setattr(sources, "READ", size)
+    assert list(sources.read_lines(tmp_path / "a.txt")) == ["é", "🙂" + "x" * 700, "", "last"]
+    parts: list[int] = []
+    original = sources.Converted.read1
+    monkeypatch.setattr(sources.Converted, "read1", lambda *given: parts.append(len(p := original(*given))) or p)
+    monkeypatch.setattr(sources, "MAX_LINE", 300)
+    monkeypatch.setattr(sources, "READ", 100)
+    with pytest.raises(DataError, match=r"a\.txt:2: a line of more than"):
+        list(sources.read_lines(tmp_path / "a.txt"))
+    assert sum(parts) < 500
+
+
 # Delimited text
 
 

@@ -1,0 +1,36 @@
+"""benchmarks/plan_accuracy.py: what it keeps of a result file, and what it compares."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def benchmark() -> ModuleType:
+    return import_module("plan_accuracy")
+
+
+def test_models_that_are_not_measured_again_stay(benchmark: ModuleType, tmp_path: Path) -> None:
+    out = tmp_path / "accuracy.json"
+    one, two = {"commit": "a1", "date": "2026-01-01"}, {"commit": "b2", "date": "2026-02-02"}
+    first = benchmark.merged(out, {"vit": {"measured_mb": 1}, "gpt": {"measured_mb": 2}}, one)
+    assert list(first) == ["gpt", "vit"]
+    out.write_text(json.dumps({"models": first, **one}))
+    second = benchmark.merged(out, {"gpt": {"measured_mb": 3}, "bert": {"measured_mb": 4}}, two)
+    assert second == {
+        "gpt": {"measured_mb": 3, **two},
+        "bert": {"measured_mb": 4, **two},
+        "vit": {"measured_mb": 1, **one},
+    }
+
+
+def test_on_a_gpu_the_plan_is_compared_with_tensors_and_with_what_the_allocator_takes(benchmark: ModuleType) -> None:
+    plan = {"peak_mb": 1600.0, "memory_mb": {"process": 500.0, "allocator": 100.0, "weights": 1000.0}}
+    cpu = benchmark.memory(plan, {"mb": 1000.0})
+    assert cpu == {"planned_mb": 1100.0, "measured_mb": 1000.0, "memory_error": 0.1}
+    gpu = benchmark.memory(plan, {"mb": 1000.0, "reserved_mb": 1250.0})
+    assert gpu["memory_error"] == 0.0
+    assert gpu["reserved_error"] == pytest.approx(1100 / 1250 - 1, abs=1e-3)

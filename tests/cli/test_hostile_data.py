@@ -1,0 +1,101 @@
+"""Data without end, or of declared sizes, given to commands: one sentence, exit status 1, seconds, below 1 GB."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak memory is measured as Linux reports it")
+RUN = r"""
+import contextlib, io, json, re, sys
+from pathlib import Path
+from clearformer.cli import main
+for arguments in json.loads(sys.argv[1]):
+    out, error, code = io.StringIO(), io.StringIO(), 0
+    Path("/proc/self/clear_refs").write_text("5")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            sys.argv = ["clearformer", *arguments]
+            main()
+        except SystemExit as end:
+            code = end.code
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+    print(json.dumps({"code": code, "out": out.getvalue(), "error": error.getvalue(), "bytes": peak}))
+"""
+
+
+def refused(folder: Path, reason: str, *commands: list[str]) -> None:
+    """Every command is one sentence and a hint, without a traceback. They run one after the other in one process."""
+    environment = {**os.environ, "CLEARFORMER_CACHE": str(folder / "cache"), "COLUMNS": "1000"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(commands)],
+        capture_output=True, text=True, timeout=240, cwd=folder, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(commands)
+    for command, result in zip(commands, results):
+        said = " ".join(result["error"].split())
+        assert result["code"] == 1, (command, said)
+        assert "Traceback" not in said, command
+        assert reason in said, (command, said)
+        assert said.count("hint: ") == 1, (command, said)
+        assert result["bytes"] < 10**9, command
+
+
+def zero(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [zero, os.mkfifo])
+def test_what_has_no_end_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    for name in ("a.tsv", "a.txt", "a.csv", "a.jsonl.gz", "a.npz", "a.wav"):
+        make(tmp_path / name)
+    (tmp_path / "clips.tsv").write_text("a.wav\thello\n")
+    refused(
+        tmp_path, "not a regular file",
+        ["train", "--pairs", "a.tsv", "--out", "run"],
+        ["train", "--text", "a.txt", "--out", "run"],
+        ["train", "--labels", "a.csv", "--out", "run"],
+        ["train", "--labels", "a.jsonl.gz", "--out", "run"],
+        ["train", "--images", "a.npz", "--out", "run"],
+        ["plan", "--pairs", "a.tsv"],
+        ["data", "build", "--pairs", "a.tsv", "--out", "built"],
+        ["data", "build", "--text", "a.txt", "--out", "built"],
+    )  # fmt: skip
+    assert not (tmp_path / "run").exists() or not any((tmp_path / "run").glob("*.safetensors"))
+
+
+def test_a_line_of_100_mb_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "a.tsv", "wb") as file:
+        for _ in range(100):
+            file.write(b"a" * 10**6)
+    (tmp_path / "a.txt").symlink_to("a.tsv")
+    refused(
+        tmp_path, "a line of more than 32 MiB",
+        ["train", "--pairs", "a.tsv", "--out", "run"],
+        ["train", "--text", "a.txt", "--out", "run"],
+        ["train", "--labels", "a.tsv", "--out", "run"],
+        ["data", "build", "--pairs", "a.tsv", "--out", "built"],
+    )  # fmt: skip
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def test_an_image_of_a_declared_size_is_refused(tmp_path: Path) -> None:
+    """60,000 × 60,000 pixels in a hundred bytes."""
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for n in range(3):
+            (tmp_path / "photos" / name / f"{n}.png").write_bytes(data)
+    refused(tmp_path, "more than 89,478,485 pixels", ["train", "--images", "photos", "--out", "run"])
