@@ -21,6 +21,7 @@ import numpy as np
 from clearformer.data.files.open import PAIRS, open_table
 from clearformer.data.pairs import Example, Filter, PairSource, json_pair, misaligned, shown, with_task_prefix
 from clearformer.data.sources import (
+    MOST_BYTES,
     cells,
     decode_line,
     file_type,
@@ -70,7 +71,7 @@ def read_pair_blocks(source: PairSource) -> Generator[PairBlock | list[Example]]
                 yield block
         return
     if isinstance(path, Path):
-        with closing(read_blocks(path, CHUNK)) as blocks:
+        with closing(read_blocks(path, CHUNK, MOST_BYTES)) as blocks:
             for lines in blocks:
                 yield PairBlock(first, (lines,))
                 first += len(lines)

@@ -15,6 +15,7 @@ file type, which use these functions, are in files/.
 import codecs
 import io
 import json
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +26,7 @@ from clearformer.errors import DataError, suggest
 from clearformer.wording import agree, count
 
 MAX_LINE = 2**25  # bytes as UTF-8: a longer line is an error. As a text it has 4 times, as JSON up to 24 times as many
+MOST_BYTES = 2**26  # of a block of lines
 READ = 2**18  # bytes read at a time
 WIDTH = 40  # characters of a column name in a message; without a header, it is a whole text
 MARKS = {
@@ -127,16 +129,25 @@ def read_lines_with_ends(path: Path) -> Generator[str]:
             yield decode(line, name, number)
 
 
-def read_blocks(path: Path, n: int) -> Generator[list[bytes]]:
-    """Yield the raw lines of a file, n at a time. The lines before a damaged part come before its error."""
+def read_blocks(path: Path, n: int, most: float = math.inf) -> Generator[list[bytes]]:
+    """Yield the raw lines of a file, n at a time, or fewer, if they have `most` bytes.
+
+    The lines before a damaged part come before its error.
+    """
     block: list[bytes] = []
+    n_bytes = 0
     with closing(read_line_lists(path)) as lists:
         try:
             for lines in lists:
                 block += lines
+                n_bytes += sum(map(len, lines))
                 while len(block) >= n:
                     yield block[:n]
                     del block[:n]
+                    n_bytes = sum(map(len, block))
+                if n_bytes >= most:
+                    yield block
+                    block, n_bytes = [], 0
         except DataError:
             if block:
                 yield block
@@ -161,10 +172,7 @@ def read_line_lists(path: Path) -> Generator[list[bytes]]:
             try:
                 for lines in divided(file if encoding is None else Converted(file, encoding)):
                     if len(lines[0]) >= MAX_LINE:
-                        raise DataError(
-                            f"{path}:{number + 1}: a line of more than {MAX_LINE >> 20} MiB",
-                            "divide it into shorter lines",
-                        )
+                        raise too_long(f"{path}:{number + 1}")
                     check_ratio(path, file)
                     yield lines
                     number += len(lines)
@@ -183,6 +191,10 @@ class Converted:
             if text := self.decoder.decode(part):
                 return text.encode()
         return self.decoder.decode(b"", final=True).encode()
+
+
+def too_long(where: str | Path) -> DataError:
+    return DataError(f"{where}: a line of more than {MAX_LINE >> 20} MiB", "divide it into shorter lines")
 
 
 def divided(file: Stream | Converted) -> Iterator[list[bytes]]:

@@ -134,6 +134,27 @@ def test_another_corpus_is_not_mixed_with_finished_shards(corpus: Path, tmp_path
         build(corpus, tmp_path / "built")
 
 
+def test_long_lines_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard has many lines, which may be long: it is read in blocks of limited size, and a line has its limit."""
+    from clearformer.data import sources
+    from clearformer.data.pairs import PairSource
+
+    path = tmp_path / "long.tsv"
+    path.write_text("a\tb\n" + "".join(f"{'x' * 700}\t{n}\n" for n in range(9)))
+    monkeypatch.setattr(pieces, "MOST_BYTES", 1500)
+    (piece,) = pieces.pair_pieces(PairSource(path=path))
+    blocks = list(piece.blocks())
+    assert [len(block.lines[0]) for block in blocks] == [4, 3, 3]
+    assert [block.first for block in blocks] == [1, 5, 8]
+    assert b"".join(line for block in blocks for line in block.lines[0]) == path.read_bytes()
+    assert [len(lines) for lines in sources.read_blocks(path, 4, 10**6)] == [4, 4, 2]
+    monkeypatch.setattr(sources, "READ", 1000)
+    assert max(sum(map(len, lines)) for lines in sources.read_blocks(path, 8192, 1500)) < 3300
+    monkeypatch.setattr(sources, "MAX_LINE", 600)
+    with pytest.raises(DataError, match=r"long\.tsv: a line of more than"):
+        list(piece.blocks())
+
+
 def random_lengths(n: int) -> np.ndarray:
     return np.random.default_rng(0).integers(1, 40, (n, 2)).astype("int32")
 

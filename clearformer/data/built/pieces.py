@@ -6,16 +6,17 @@ Plain files are divided by their bytes: a worker reads its lines itself. Of comp
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from clearformer.data import sources
 from clearformer.data.files.compressed import ENDINGS
 from clearformer.data.pair_blocks import CHUNK, PairBlock, has_lines, read_pair_blocks
 from clearformer.data.pairs import PairSource, misaligned
+from clearformer.data.sources import MOST_BYTES, too_long
 
 SHARD_ROWS = 16 * CHUNK
 SCAN = 2**23  # bytes
@@ -43,19 +44,32 @@ class Piece(NamedTuple):
         if self.given:
             yield from self.given
             return
-        sides = [lines_of(span) for span in self.spans]
-        first = self.first
-        while block := tuple(list(islice(side, CHUNK)) for side in sides):
-            if not block[0]:
-                return
-            yield PairBlock(first, block)
-            first += len(block[0])
+        first, rows = self.first, zip(*map(lines_of, self.spans))
+        while block := take(rows):
+            yield PairBlock(first, tuple(map(list, zip(*block))))
+            first += len(block)
+
+
+def take(rows: Iterator[tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
+    """Return the next CHUNK rows, or fewer, if they are long."""
+    block, n_bytes = list[tuple[bytes, ...]](), 0
+    for row in rows:
+        block.append(row)
+        n_bytes += sum(map(len, row))
+        if len(block) == CHUNK or n_bytes >= MOST_BYTES:
+            break
+    return block
 
 
 def lines_of(span: Span) -> Iterator[bytes]:
     with open(span.path, "rb") as file:
         file.seek(span.start)
-        return iter(BytesIO(file.read(span.stop - span.start)).readlines())
+        left = span.stop - span.start
+        while line := file.readline(min(left, sources.MAX_LINE)):
+            if len(line) == sources.MAX_LINE:
+                raise too_long(span.path)
+            left -= len(line)
+            yield line
 
 
 def pair_pieces(source: PairSource) -> Generator[Piece]:
