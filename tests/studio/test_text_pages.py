@@ -13,11 +13,14 @@ import pytest
 import torch
 
 import clearformer
+from clearformer.lens.patches import zero_heads
+from clearformer.lens.session import Lens
 
 from .driving import download, expect, open_page
 
 pytestmark = pytest.mark.browser
 TEXT = "the king saw a"
+RIVALS = "The man pulled a cart", "The man pooled a cart"
 NEXT = f"language?model=runs/play&text={TEXT}"
 
 
@@ -181,6 +184,60 @@ def test_a_masked_model_fills_and_scores(page: Any, url: str) -> None:
     expect(page.locator(".rivals .ranked")).to_have_count(1)
     expect(page.locator(".next")).to_be_hidden()
     expect(page.locator(".kind")).to_contain_text("it has no next token")
+
+
+def test_a_language_model_with_heads_switched_off(page: Any, url: str, play: Any) -> None:
+    open_page(page, url, f"{NEXT}&blank=the man ___ a cart")
+    expect(page.get_by_role("heading", name="Decoder 1, self, head 0")).to_be_visible()
+    expect(page.get_by_role("switch")).to_have_count(4)
+    rivals = page.locator(".rivals .ranked")
+    expect(rivals).to_have_count(2)
+    expect(page.locator(".blanks .ranked").first).to_be_visible()
+    off = {"decoder.blocks.1.attn.z": zero_heads(0), "decoder.blocks.0.attn.z": zero_heads(1)}
+    page.get_by_role("switch", name="Decoder 1, self, head 0").click()
+    head = page.get_by_role("switch", name="Decoder 0, self, head 1")
+    head.focus()
+    page.keyboard.press("Enter")
+    expect(head).not_to_be_checked()
+    expect(head).to_be_focused()
+    expect(page.get_by_role("heading", name="Decoder 1, self, head 0 (off)")).to_be_visible()
+    plain = distribution(play, TEXT).softmax(-1).sort(descending=True).values.tolist()
+    with Lens(play.model, put=off):
+        expected = distribution(play, TEXT).softmax(-1).sort(descending=True).values.tolist()
+        surprise = play.score(TEXT, closed=False).logprob
+        ranked = {row.text: row.logprob for row in play.rank([RIVALS[0], RIVALS[1]])}
+        pattern = play.lens(TEXT)["decoder.blocks.1.attn.pattern"][0, 0]
+    assert expected != pytest.approx(plain, abs=1e-3)
+    expect(page.locator(".surprise .total")).to_contain_text(f"Log-probability {surprise:.2f} in 4 tokens")
+    expect(page.locator(".rivals .ranked .label").nth(1)).to_contain_text(f"log p {max(ranked.values()):.2f}")
+    bars = [float(bar.get_attribute("data-value")) for bar in page.locator(".next .rankfill").all()]
+    assert bars == pytest.approx(expected[: len(bars)], abs=1e-4)
+    for row in numbers(page, "Sentences by probability")["scores"]:
+        assert row["logprob"] == pytest.approx(ranked[row["text"]], abs=1e-4)
+    shown = numbers(page, "Attention")
+    assert shown["off"] == ["decoder.blocks.1.attn[0]", "decoder.blocks.0.attn[1]"]
+    torch.testing.assert_close(torch.tensor(shown["weights"]), pattern, atol=1e-3, rtol=0)
+    page.reload()  # by the address
+    expect(page.get_by_role("switch", name="Decoder 0, self, head 1")).not_to_be_checked()
+    page.get_by_role("button", name="All heads on").click()
+    expect(page.locator("[role=switch][aria-checked=false]")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("off="))
+    expect(page.locator(".surprise .total")).to_contain_text(
+        f"Log-probability {play.score(TEXT, closed=False).logprob:.2f} in 4 tokens"
+    )
+    assert float(page.locator(".next .rankfill").first.get_attribute("data-value")) == pytest.approx(plain[0], abs=1e-4)
+
+
+def test_heads_of_a_masked_model_and_of_one_without_attention(page: Any, url: str) -> None:
+    open_page(page, url, "language?model=runs/mask&rivals=the man saw a cart")
+    label = page.locator(".rivals .ranked .label").nth(1)
+    expect(label).to_contain_text("log p")
+    before = label.text_content()
+    page.get_by_role("switch", name="Encoder 1, head 1").click()
+    expect(label).not_to_have_text(before)
+    open_page(page, url, "language?model=runs/lstm")
+    expect(page.locator(".surprise .surprising").first).to_be_visible()
+    expect(page.get_by_role("switch")).to_have_count(0)
 
 
 def test_two_models_on_one_text(page: Any, url: str, runs: Path, play: Any) -> None:
