@@ -16,7 +16,7 @@ import clearformer
 from clearformer.lens.patches import zero_heads
 from clearformer.lens.session import Lens
 
-from .driving import download, expect, open_page
+from .driving import download, expect, open_page, window
 
 pytestmark = pytest.mark.browser
 TEXT = "the king saw a"
@@ -337,6 +337,26 @@ def test_a_map_that_turns(page: Any, url: str) -> None:
         assert float(circle.get_attribute("cx")) == pytest.approx(float(before), abs=1)
 
 
+def test_a_finger_turns_the_map_and_scrolls_no_page(chromium: Any, url: str) -> None:
+    """Without `touch-action`, Chromium would take the finger for the page after some pixels, and cancel the pointer."""
+    phone = {"viewport": {"width": 390, "height": 500}, "has_touch": True, "is_mobile": True}
+    with window(chromium, url, **phone) as page:
+        touch = page.context.new_cdp_session(page).send
+        open_page(page, url, "embeddings?model=runs/play&words=king queen man woman city&view=3d")
+        picture = page.locator(".turnable svg")
+        expect(page.locator(".turnable .point")).to_have_count(5)
+        picture.evaluate("one => one.scrollIntoView({ block: 'center' })")
+        box, before = picture.bounding_box(), page.evaluate("scrollY")
+        x, y = box["x"] + 120, max(box["y"], 0) + 60
+        touch("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+        for step in range(1, 13):
+            point = {"x": x + 5 * step, "y": y + 10 * step}
+            touch("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+        touch("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        expect(page).to_have_url(re.compile("turn=1.100%2C1.350"))  # 60 and 120 pixels from 0.6 and 0.35
+        assert page.evaluate("scrollY") == before > 0
+
+
 def test_positions_of_the_bundled_translator(page: Any, url: str) -> None:
     open_page(page, url, "positions?k=3")
     expect(page.locator(".shifttext")).to_contain_text("T_3 is known")
@@ -386,19 +406,17 @@ def bare() -> Any:
 
 
 def test_without_models_a_page_says_what_to_type(chromium: Any, bare: str) -> None:
-    page = chromium.new_context().new_page()
-    for route, command in (
-        ("language", "clearformer train --text play.txt --out runs/play"),
-        ("compare", "clearformer finetune --model en-fr-small --pairs mine.tsv --method lora --out runs/mine"),
-    ):
-        page.goto(f"{bare}#/{route}")
-        expect(page.locator(".nomodel code").first).to_have_text(command)
-        expect(page.locator(".nomodel code").last).to_have_text("clearformer studio --runs runs/")
-    page.context.close()
+    with window(chromium, bare) as page:
+        for route, command in (
+            ("language", "clearformer train --text play.txt --out runs/play"),
+            ("compare", "clearformer finetune --model en-fr-small --pairs mine.tsv --method lora --out runs/mine"),
+        ):
+            page.goto(f"{bare}#/{route}")
+            expect(page.locator(".nomodel code").first).to_have_text(command)
+            expect(page.locator(".nomodel code").last).to_have_text("clearformer studio --runs runs/")
 
 
 def test_models_that_cannot_be_compared_are_explained(chromium: Any, url: str) -> None:
-    page = chromium.new_context().new_page()  # the refused request is an error of the console, which `page` forbids
-    page.goto(f"{url}#/compare?a=en-fr-small&b=runs/play")
-    expect(page.get_by_role("alert")).to_contain_text("`en-fr-small` is a translator, and `runs/play` is")
-    page.context.close()
+    with window(chromium, url, refused="/api/compare$") as page:
+        page.goto(f"{url}#/compare?a=en-fr-small&b=runs/play")
+        expect(page.get_by_role("alert")).to_contain_text("`en-fr-small` is a translator, and `runs/play` is")
