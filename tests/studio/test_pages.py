@@ -387,6 +387,25 @@ def test_training_is_live_and_survives_a_removed_run(page: Any, url: str, runs: 
     expect(page.locator(".runs tr", has_text="live")).to_have_count(0)
 
 
+def test_a_run_without_records_says_what_is_missing(page: Any, url: str, runs: Path) -> None:
+    for name in ("fresh", "fresher"):
+        shutil.copytree(runs / "half", runs / name)
+        (runs / name / "metrics.jsonl").write_text("")
+    hint = page.locator(".charts .hint")
+    open_page(page, url, "training?run=fresh")
+    expect(hint).to_have_text(
+        "fresh has no records of loss, scores or learning rate yet: metrics.jsonl is empty or missing."
+    )
+    open_page(page, url, "training?run=fresh|fresher")
+    expect(hint).to_contain_text("fresh and fresher have no records of loss")
+    with (runs / "fresh" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 10, "kind": "train", "loss": 3.0}\n')
+    expect(page.locator("[data-quantity=loss] circle")).to_have_count(1)
+    expect(hint).to_have_count(0)
+    for name in ("fresh", "fresher"):
+        shutil.rmtree(runs / name)
+
+
 def test_a_run_of_another_version_is_a_sentence(page: Any, url: str) -> None:
     open_page(page, url, "training?run=future")
     expect(page.locator(".runs tr", has_text="future").locator(".warning")).to_contain_text("from-the-future")
