@@ -49,13 +49,14 @@ CASES ?= 500
 test-schema: $(VENV)/.test
 	$(BIN)/python -m pytest -m schema tests/serve/test_schema.py --cases $(CASES)
 
-# Every page of the studio in Chromium (Debian: apt-get install chromium). $$CHROMIUM is the path of another one.
+# Every page of the studio in Chromium (Debian: apt-get install chromium). $$CHROMIUM is the path of another one. Without
+# it the tests fail, which pytest alone skips.
 $(VENV)/.browser: pyproject.toml $(VENV)/.test
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	@touch $@
 
 test-browser: $(VENV)/.browser
-	$(BIN)/python -m pytest -m browser tests/studio
+	env CLEARFORMER_BROWSER=required $(BIN)/python -m pytest -m browser tests/studio
 
 # The handbook, the other pages and a reference of all docstrings as a site in build/site. Needs no network.
 $(VENV)/.docs: pyproject.toml $(VENV)/.test

@@ -12,7 +12,8 @@ the view has 50, and a segment of the text has at most 30.
     previous-token heads   heads with a previous-token score of at least 0.2
     other heads            all the rest
     removed                1 − gain without the heads / gain of the model; for other heads, the mean of 20 random draws
-                           of as many heads as there are induction heads
+                           of as many heads as there are induction heads. `most_removed_by_other_heads` is the largest
+                           draw of a seed, and at the top of the results the largest of these means
 
 "Without" a head means z = 0; `…_by_mean` is the same with z replaced by its mean over texts and positions. Heads are
 chosen on 128 rows, and what they remove is measured on 128 other rows. These definitions and the recipe were chosen

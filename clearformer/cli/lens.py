@@ -42,7 +42,7 @@ def lens(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Text of equal length in tokens that activations are taken from, for `patching`.",
+            help="Text that activations are taken from, for `patching`; its length may differ.",
             show_default="none",
             rich_help_panel="Input",
         ),

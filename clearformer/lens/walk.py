@@ -6,6 +6,7 @@
 The walk of an image begins with its patches, that of a recording with its frames (walk_inputs.py).
 One layer and one head are shown in full. Each step is computed from the step before by its equation, in plain torch.
 `gap` is its largest difference from the activation that the model records (None where the model records none).
+A head that is switched off keeps its pattern, and its z is replaced by 0.
 """
 
 from collections.abc import Sequence
@@ -212,12 +213,17 @@ class Walk:
         pattern = self.add("pattern", "softmax of each row", scores.softmax(-1), None, saved["pattern"][h], names)
         parts = pattern[-1][:, None] * v[group]
         self.add(f"× V, for {self.rows[-1]}", "each value times its weight in the last row", parts, names)
-        z = self.add("z", "pattern V: the sum of the weighted values", pattern @ v[group], None, saved["z"][h])
+        off = saved["z"].eq(0).all((1, 2))  # heads that are switched off
+        written = None if off[h] else saved["z"][h]
+        z = self.add("z", "pattern V: the sum of the weighted values", pattern @ v[group], None, written)
+        if off[h]:
+            self.add("z, off", "0: the head is switched off", torch.zeros_like(z), None, saved["z"][h])
         every = q @ repeat_heads(k[None], layer.n_heads)[0].mT * layer.scale  # the other heads, in the same way
         every = every if bias is None else every + bias
         every = every.masked_fill(scores == -torch.inf, -torch.inf).softmax(-1)
         joined = every @ repeat_heads(v[None], layer.n_heads)[0]  # (H, T, N)
         joined[h] = z
+        joined[off] = 0
         joined, before = (value.transpose(0, 1).flatten(1) for value in (joined, saved["z"]))
         return product(layer.out, self.add("heads joined", "z of all heads, side by side", joined, recorded=before))
 

@@ -8,6 +8,7 @@ The only text of a batch has no batch axis. An image model also has the image as
 each feature map.
 """
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from torch import Tensor
 from clearformer.data.batch import ImageBatch
 from clearformer.errors import DataError
 from clearformer.layers.receptive import ReceptiveFields
-from clearformer.lens.points import select
+from clearformer.lens.points import points, select
 from clearformer.lens.reading import Reading
 from clearformer.lens.session import Lens
 from clearformer.serve.answers import TENSORS, JSONText, tensors_of
@@ -51,7 +52,9 @@ class Recorded:
 
 
 def record(reading: Reading, names: list[str], thumbnails: Sequence[str] = (), alternatives: int = 0) -> Recorded:
-    """Run a model once, and keep activations by name."""
+    """Run a model once, and keep activations by name. Patterns of thumbnails may match nothing."""
+    known = points(reading.model)
+    thumbnails = [name for name in thumbnails if "*" not in name or fnmatch.filter(known, name.partition("[")[0])]
     logits, look, fields = look_at(reading, [*names, *thumbnails])
     tensors = chosen(look, names)
     small = {name: thumbnail(tensor) for name, tensor in chosen(look, thumbnails).items()}

@@ -48,7 +48,8 @@ class Activations(BaseModel):
     model: str | None = None
     names: Annotated[list[str], Field(max_length=1000, description="names or patterns, such as *.cross.pattern[0]")]
     thumbnails: Annotated[
-        list[str], Field(max_length=1000, description=f"as names, but of at most {SIDE} × {SIDE}")
+        list[str],
+        Field(max_length=1000, description=f"as names, but of at most {SIDE} × {SIDE}; patterns may match nothing"),
     ] = []
     off: Off = []
     alternatives: int = Field(0, ge=0, le=50, description="most probable tokens at each position; 0 predicts nothing")

@@ -1,5 +1,6 @@
 """What a Lens sees and changes: on every model, in decoding, with LoRA and prefixes."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from clearformer.errors import ConfigError
 from clearformer.generation.decode import DecodeConfig
 from clearformer.generation.engine import Decoder, finished
-from clearformer.layers.attention import MultiHeadAttention, PlainCore, pattern
+from clearformer.layers.attention import MultiHeadAttention, PlainCore
 from clearformer.layers.backends import innermost
 from clearformer.layers.cells import CELLS
 from clearformer.layers.recurrent import Unrolled, recurrent
@@ -63,29 +64,42 @@ def test_reading_everything_changes_no_bit_and_leaves_nothing_behind(name: str) 
 @pytest.mark.parametrize("name", WITH_ATTENTION)
 @torch.no_grad()
 def test_patterns_beside_the_fused_kernel_are_those_of_the_equation(name: str) -> None:
-    """All heads and some; float32 keeps both within 1e-6 of the pattern of a model that computes by the equation."""
+    """softmax(q k' · scale + bias) over the keys that the mask allows, written out here; all heads and some.
+
+    float32 keeps both within 1e-6 of each other.
+    """
     model, batch = ready(name)
     names = [name for name in points(model) if name.endswith(".pattern")]
     with Lens(model, keep=[*names, *(f"{name.removesuffix('pattern')}scores[3,1]" for name in names)]) as look:
         model(batch)
-    seen: dict[str, Tensor] = {}
+    seen: dict[str, Any] = {}
     for path, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
-            module.core = Explicit(seen, path)
+            module.core = Watched(seen, path)
     model(batch)
     assert len(names) == len(seen) > 0
     for each in names:
-        assert (look[each] - seen[each]).abs().max() <= 1e-6
-        scores = look[f"{each.removesuffix('pattern')}scores"]
-        assert scores.shape == (*seen[each][:, [1, 3]].shape,)
+        q, k, mask, bias, factor = seen[each]
+        scores = q @ k.repeat_interleave(q.size(1) // k.size(1), dim=1).mT * factor  # heads may share their keys
+        scores = scores if bias is None else scores + bias
+        allowed = torch.ones((), dtype=torch.bool) if mask is None else mask
+        expected = (
+            scores.masked_fill(~allowed, -torch.inf).softmax(-1).nan_to_num(0)
+        )  # a row without keys has no weights
+        assert (look[each] - expected).abs().max() <= 1e-6
+        chosen = look[f"{each.removesuffix('pattern')}scores"]
+        is_seen = allowed.expand_as(scores)[:, [1, 3]]
+        torch.testing.assert_close(chosen[is_seen], scores[:, [1, 3]][is_seen])
 
 
-class Explicit(PlainCore):
-    def __init__(self, seen: dict[str, Tensor], path: str) -> None:
+class Watched(PlainCore):
+    """The equation, and what it is computed from."""
+
+    def __init__(self, seen: dict[str, Any], path: str) -> None:
         self.seen, self.path = seen, path
 
     def __call__(self, q: Any, k: Any, v: Any, mask: Any, bias: Any, scale: Any, dropout: Any) -> Tensor:
-        self.seen[f"{self.path}.pattern"] = pattern(q, k, mask, bias, scale)
+        self.seen[f"{self.path}.pattern"] = q, k, mask, bias, scale
         return super().__call__(q, k, v, mask, bias, scale, dropout)
 
 
@@ -122,16 +136,51 @@ def test_switching_a_head_off_equals_zero_columns_of_the_output_matrix(name: str
 
 @every_model
 @torch.no_grad()
-def test_everything_of_another_run_gives_its_output(name: str) -> None:
+def test_everything_inside_another_run_gives_its_output(name: str) -> None:
+    """Everything but the output itself, which the last layer computes from what is put in place."""
     model, batch = ready(name)
-    other = type(batch)(**{key: moved(key, value) for key, value in vars(batch).items()})
+    other = other_of(batch)
     inner = {n for n, point in points(model).items() if point.place in ("input", "output", "second")}
     with Lens(model, keep=inner) as look:
         expected = model(other)
-    put = {each: in_turn(look.kept[each]) for each in look}
+    outputs = [expected] if isinstance(expected, Tensor) else list(expected)
+    put = {each: in_turn(look.kept[each]) for each in look if not is_one_of(look.kept[each], outputs)}
+    assert 1 < len(put) < len(list(look))
     assert not same(model(batch), expected)
     with Lens(model, put=put):
         assert same(model(batch), expected)
+
+
+@pytest.mark.parametrize("name", WITH_ATTENTION)
+@torch.no_grad()
+def test_the_inputs_of_a_later_block_decide_the_output(name: str) -> None:
+    """Of every block, with the memory of a decoder. One position is not enough, nor is a decoder without its memory."""
+    model, batch = ready(name)
+    with Lens(model, keep=["*resid_pre", "*.out"]) as look:
+        expected = model(other_of(batch))
+    last = max((name for name in look if name.endswith("resid_pre")), key=list(look).index)
+    stack = last.rpartition(".blocks.")[0]
+    memory = ["encoder.out"] if stack == "decoder" and "encoder.out" in look else []  # as decoders read it
+    blocks = [name for name in look if name.startswith(f"{stack}.") and name.endswith("resid_pre")]
+    assert len(blocks) > 1
+    for block in blocks[1:]:
+        put = {each: replace(look[each]) for each in [block, *memory]}
+        with Lens(model, put=put):
+            assert same(model(batch), expected)
+        with Lens(model, put={**put, block: replace(look[block], at=[0])}):
+            assert not same(model(batch), expected)
+        if memory:
+            with Lens(model, put={block: put[block]}):
+                assert not same(model(batch), expected)
+
+
+def other_of(batch: Any) -> Any:
+    return type(batch)(**{key: moved(key, value) for key, value in vars(batch).items()})
+
+
+def is_one_of(values: list[Tensor], outputs: list[Tensor]) -> bool:
+    """Whether the activation is an output of the model, in whatever shape."""
+    return any(value.flatten().equal(output.flatten()) for value in values for output in outputs)
 
 
 def moved(key: str, value: Any) -> Any:
@@ -273,6 +322,49 @@ def test_decoding_is_seen_step_by_step_and_can_be_steered() -> None:
     favoured[17] = 1e4
     with Lens(model, put={"unembedding.out": add(favoured)}):
         assert all(set(row[0].tokens) == {17} for row in translate())
+
+
+@pytest.mark.parametrize("tuning", ["none", "lora", "prefix"])
+@pytest.mark.parametrize("beam", [1, 3])
+@torch.no_grad()
+def test_decoding_without_heads_is_decoding_with_edited_weights(tuning: str, beam: int) -> None:
+    """The columns of the heads in the output matrices are 0. A batch with padding; merged weights in place of LoRA."""
+    model, batch = ready("transformer")
+    assert not batch.source_mask.all()
+    torch.manual_seed(7)
+    if tuning == "lora":
+        add_lora(model, LoraConfig(rank=2))
+    if tuning == "prefix":
+        add_prefix(model, PrefixConfig(length=3))
+    tuned = [parameter for name, parameter in model.named_parameters() if name.endswith(".B") or "prefix" in name]
+    assert bool(tuned) is (tuning != "none")
+    for parameter in tuned:
+        nn.init.normal_(parameter, std=0.5)  # else it adds nothing
+    model.eval()
+    off = {"encoder.blocks.1.attn": (0, 3), "decoder.blocks.0.attn": (1,), "decoder.blocks.1.cross": (2, 4)}
+    edited = deepcopy(model)
+    if tuning == "lora":
+        merge(edited)
+    for path, heads in off.items():
+        layer: Any = edited.get_submodule(path)
+        for head in heads:
+            layer.out.weight[:, head * layer.d_value : (head + 1) * layer.d_value] = 0
+    n = len(batch.source)
+    first, limits = torch.full((n,), 1), torch.full((n,), 11)
+
+    def decode(network: nn.Module) -> list[list[Any]]:
+        config = DecodeConfig(beam=beam, min_length=7)
+        return finished(Decoder(network).decode(batch.source, batch.source_mask, first, 2, limits, config, beam))
+
+    plain = decode(model)
+    with Lens(model, put={f"{path}.z": zero_heads(*heads) for path, heads in off.items()}):
+        ablated = decode(model)
+    expected = decode(edited)
+    assert [[one.tokens for one in row] for row in ablated] == [[one.tokens for one in row] for row in expected]
+    for row, others in zip(ablated, expected, strict=True):
+        assert [one.logprob for one in row] == pytest.approx([one.logprob for one in others], abs=1e-4)
+    for row, others in zip(ablated, plain, strict=True):
+        assert row[0].logprob != pytest.approx(others[0].logprob, abs=1e-2)
 
 
 @torch.no_grad()

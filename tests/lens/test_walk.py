@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 import clearformer
 from clearformer.cli import app
 from clearformer.errors import ConfigError
+from clearformer.lens.patches import zero_heads
 from clearformer.lens.reading import read
+from clearformer.lens.session import Lens
 from clearformer.lens.walk import walk
 from clearformer.plots import plot_walk
 from clearformer.tuning.adapters import add_lora
@@ -69,6 +71,27 @@ def test_the_steps_of_attention_follow_from_each_other(name: str) -> None:
     torch.testing.assert_close(matrix(values, "z"), pattern @ v)
     [weighted] = [step["name"] for step in values["steps"] if step["name"].startswith("×")][:1]
     torch.testing.assert_close(matrix(values, weighted).sum(0), matrix(values, "z")[-1])
+
+
+@pytest.mark.parametrize("name", ["gpt", "transformer"])
+def test_heads_that_are_off_write_nothing(name: str) -> None:
+    """The walk goes the way of the changed model: the pattern stays, z becomes 0, and so does its part of the join."""
+    handle = small_handle(name)
+    reading = read(handle, TEXT, None if name == "gpt" else TEXT)
+    block = "decoder.blocks.0"
+    with Lens(handle.model, put={f"{block}.attn.z": zero_heads(1, 4)}):
+        seen, unseen = walk(reading, block, 1), walk(reading, block, 2)
+    before = walk(reading, block, 1)
+    for values in (seen, unseen):
+        follows(values)
+        width = matrix(values, "z").size(1)
+        joined = matrix(values, "heads joined").unflatten(1, (-1, width))
+        assert [head for head in range(joined.size(1)) if joined[:, head].eq(0).all()] == [1, 4]
+        assert not matrix(values, "W_out").equal(matrix(before, "W_out"))
+    for leaf in ("pattern", "z"):
+        torch.testing.assert_close(matrix(seen, leaf), matrix(before, leaf))
+    assert matrix(seen, "z, off").eq(0).all()
+    assert "z, off" not in {step["name"] for step in [*unseen["steps"], *before["steps"]]}
 
 
 @pytest.mark.parametrize("pooling", ["class", "mean"])

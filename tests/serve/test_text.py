@@ -299,3 +299,13 @@ def test_mistakes_are_one_sentence(
     assert message in error["message"]
     assert "\n" not in error["message"]
     assert error["hint"]
+
+
+def test_thumbnails_of_a_model_without_attention(texts: TestClient) -> None:
+    """A page asks for all patterns: a model that has none gives none. A name that is wrong is still refused."""
+    body = {"text": TEXT, "model": "runs/lstm", "names": [], "alternatives": 2}
+    values = texts.post("/api/activations", json={**body, "thumbnails": ["*.pattern"]}).json()
+    assert values["thumbnails"] == {}
+    assert len(values["predictions"]) == len(TEXT.split())
+    response = texts.post("/api/activations", json={**body, "thumbnails": ["decoder.pattern"]})
+    assert response.json()["error"]["message"] == "no activation is called `decoder.pattern`"

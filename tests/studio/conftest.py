@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from clearformer.recipe import Recipe
 
 from ..serve.media_models import write_media
 from ..text_runs import write_text_runs
+from .chromium import find_chromium, require_playwright
 
 RECIPE = '[data]\n[data.train]\npath = "pairs.tsv"\n[model]\npreset = "transformer-tiny"\n[train]\nsteps = 400\n'
 
@@ -87,11 +87,11 @@ def url(runs: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def chromium(url: str) -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as driver:
+    require_playwright()
+    from playwright.sync_api import sync_playwright
+
+    path = find_chromium()
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -100,18 +100,7 @@ def chromium(url: str) -> Iterator[Any]:
 @pytest.fixture
 def page(chromium: Any, url: str) -> Iterator[Any]:
     """A new window, and what it must not do: log an error, or ask another server."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    page = context.new_page()
-    page.set_default_timeout(30_000)
-    problems: list[str] = []
-    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    home = url.split("/?")[0]
-    page.on("request", lambda request: problems.append(request.url) if not is_local(request.url, home) else None)
-    yield page
-    context.close()
-    assert problems == []
+    from .driving import window
 
-
-def is_local(address: str, home: str) -> bool:
-    return address.startswith((f"{home}/", f"blob:{home}/", "data:image/png;base64,"))  # images of figures
+    with window(chromium, url) as page:
+        yield page

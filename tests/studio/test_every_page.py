@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .driving import expect, open_page
+from .driving import expect, open_page, window
 
 pytestmark = pytest.mark.browser
 TEXT = "the fine film about a house"
@@ -117,17 +117,13 @@ def test_a_link_reproduces_what_was_chosen(page: Any, chromium: Any, url: str, t
     move_everything(page)
     settle(page)
     expected = page.evaluate(STATE)
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    try:
-        other = context.new_page()
+    with window(chromium, url) as other:
         other.goto(url + page.url[page.url.index("#") :])
         for _ in range(40):
             if other.evaluate(STATE) == expected:
                 break
             other.wait_for_timeout(500)
         assert differences(expected, other.evaluate(STATE)) == {}
-    finally:
-        context.close()
 
 
 def move_everything(page: Any) -> None:

@@ -1,8 +1,7 @@
 """Classify, Images and Speech: what they draw of a text, an image and a recording, by drop, choice and microphone."""
 
+import contextlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from clearformer.loading.open import handle_of, open_model
 from clearformer.verbs.lens import view
 
 from ..serve.media_models import RATE, as_png, stripes, tone
-from .driving import choose, expect, open_page, params, saved
+from .chromium import find_chromium
+from .driving import choose, expect, open_page, params, saved, window
 
 pytestmark = pytest.mark.browser
 TEXT = "the fine film about a house"
@@ -29,13 +29,10 @@ def handle(runs: Path) -> Any:
 
 
 @pytest.fixture
-def lenient(chromium: Any) -> Iterator[Any]:
-    """A window in which a refused request may be in the console."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(30_000)
-    yield page
-    context.close()
+def lenient(chromium: Any, url: str) -> Iterator[Any]:
+    """A window in which the server refuses a file."""
+    with window(chromium, url, refused="/api/files/") as page:
+        yield page
 
 
 def drop(page: Any, file: dict[str, Any]) -> None:
@@ -317,13 +314,9 @@ def test_the_cursor_follows_the_playback(page: Any, url: str) -> None:
 
 def test_a_recording_of_the_microphone(chromium: Any, url: str) -> None:
     """Chromium's fake microphone beeps; the page makes a WAV file of it."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("there is no Chromium")
     flags = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-    browser = chromium.browser_type.launch(executable_path=path, args=flags)
-    try:
-        page = browser.new_page()
+    browser = chromium.browser_type.launch(executable_path=find_chromium(), args=flags)
+    with contextlib.closing(browser), window(browser, url) as page:
         page.goto(f"{url}#/speech?model=runs/media/tones")
         page.get_by_role("button", name="Record", exact=True).click()
         stop = page.get_by_role("button", name="Stop recording")
@@ -337,8 +330,6 @@ def test_a_recording_of_the_microphone(chromium: Any, url: str) -> None:
         expect(page.locator(".hearing")).to_be_visible()
         expect(page.locator("audio")).to_have_js_property("readyState", 4)
         assert 0.5 < page.evaluate("document.querySelector('audio').duration") < 10
-    finally:
-        browser.close()
 
 
 # --- bad files, missing models, accessibility

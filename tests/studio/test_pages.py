@@ -195,7 +195,7 @@ def test_beam_search_shows_its_tree(page: Any, url: str, translator: Any) -> Non
     expect(page.locator(".beams tbody tr")).to_have_count(len(nodes))
     values = json.loads(download(page, "Beam search: save numbers as JSON"))
     assert [len(step) for step in values["steps"]] == [len(step) for step in expected["steps"]]
-    assert values["results"][0]["text"] == page.locator(".translation").inner_text()
+    expect(page.locator(".translation")).to_have_text(values["results"][0]["text"])
     page.get_by_text("Greedy, streamed").click()
     expect(page.locator(".beams")).to_have_count(0)
 
@@ -231,6 +231,60 @@ def test_look_inside_from_layer_to_head_to_cell(page: Any, url: str, translator:
     assert (values["name"], values["head"]) == (f"{LAST}.pattern", 2)
     query = json.loads(download(page, "query: save numbers as JSON"))["values"]
     assert query == pytest.approx(look[f"{LAST}.q"][0, 2, 1].tolist(), abs=1e-3)
+
+
+def test_look_inside_with_a_head_switched_off(page: Any, url: str, translator: Any) -> None:
+    """By mouse and by key; every number on the page is that of the changed model, and the link has the heads."""
+    name = "decoder.blocks.1.attn"
+    open_page(page, url, f"inside?text={TEXT}&name={name}.pattern&off=encoder.blocks.0.attn[0,2]")
+    expect(page.locator(".elsewhere")).to_have_text("Also off: Encoder 0, head 0; Encoder 0, head 2.")
+    page.get_by_role("switch", name="Decoder 1, self, head 0").click()
+    expect(page.get_by_role("heading", name=f"{name}.pattern, head 0 (off)")).to_be_visible()
+    head = page.get_by_role("switch", name="Decoder 1, self, head 3")
+    head.focus()
+    page.keyboard.press("Space")
+    expect(head).not_to_be_checked()
+    expect(head).to_be_focused()
+    switches = "off=encoder.blocks.0.attn%5B0%5D+encoder.blocks.0.attn%5B2%5D+{0}%5B0%5D+{0}%5B3%5D"
+    expect(page).to_have_url(re.compile(re.escape(switches.format(name))))
+    put = {"encoder.blocks.0.attn.z": zero_heads(0, 2), f"{name}.z": zero_heads(0, 3)}
+    with Lens(translator.model, put=put):
+        expected = translator.lens(TEXT)["decoder.blocks.2.resid_pre"][0]  # while it reads its translation
+    page.get_by_label("Activations").first.fill("decoder.blocks.2.resid_pre")
+    page.locator("[data-name='decoder.blocks.2.resid_pre']").click()
+    expect(page.get_by_role("heading", name="decoder.blocks.2.resid_pre")).to_be_visible()
+    values = json.loads(download(page, "Activation: save numbers as JSON"))
+    assert len(values["off"]) == 4
+    torch.testing.assert_close(torch.tensor(values["values"]), expected, atol=1e-3, rtol=0)
+    assert not torch.allclose(translator.lens(TEXT)["decoder.blocks.2.resid_pre"][0, :1], expected[:1], atol=1e-2)
+    expect(page.get_by_role("switch")).to_have_count(0)
+    expect(page.locator(".elsewhere")).to_contain_text("Off: Encoder 0, head 0;")
+    page.reload()
+    expect(page.locator(".elsewhere")).to_contain_text("Decoder 1, self, head 3.")
+    page.get_by_role("button", name="All heads on").click()
+    expect(page.locator(".switches")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("off="))
+
+
+def test_the_walk_with_a_head_switched_off(page: Any, url: str, translator: Any) -> None:
+    block = "encoder.blocks.1"
+    open_page(page, url, f"inside?text={TEXT}&view=walk&block={block}&part=2")
+    expect(page.get_by_role("switch")).to_have_count(4)
+    page.get_by_role("switch", name="Encoder 1, head 2").click()
+    with Lens(translator.model, put={f"{block}.attn.z": zero_heads(2)}):
+        expected = view("walk", translator, TEXT, layer=block, head=2)["steps"]
+    names = page.locator(".steps strong")
+    expect(names).to_have_text([f"{i}. {step['name']}" for i, step in enumerate(expected, 1)])
+    at = [step["name"] for step in expected].index("z, off")
+    names.nth(at + 2).click()
+    expect(page.get_by_role("heading", name=f"{at + 3}. W_out")).to_be_visible()
+    values = json.loads(download(page, re.compile("^Walk: save numbers")))["values"]
+    torch.testing.assert_close(torch.tensor(values), torch.tensor(expected[at + 2]["values"]), atol=1e-3, rtol=0)
+    page.get_by_role("button", name="Show Encoder 1, head 3").click()
+    expect(page.locator(".walk .stage > .hint").first).to_contain_text(f"{block}, head 3")
+    expect(page.locator("#walk-head")).to_have_value("3")
+    expect(page.get_by_role("switch", name="Encoder 1, head 2")).not_to_be_checked()
+    assert "off=encoder.blocks.1.attn%5B2%5D" in page.url
 
 
 def test_the_walk_shows_every_matrix_of_a_head(page: Any, url: str, translator: Any) -> None:
@@ -331,6 +385,25 @@ def test_training_is_live_and_survives_a_removed_run(page: Any, url: str, runs: 
     shutil.rmtree(folder)
     expect(page.locator(".legend")).to_contain_text("the run folder has been removed")
     expect(page.locator(".runs tr", has_text="live")).to_have_count(0)
+
+
+def test_a_run_without_records_says_what_is_missing(page: Any, url: str, runs: Path) -> None:
+    for name in ("fresh", "fresher"):
+        shutil.copytree(runs / "half", runs / name)
+        (runs / name / "metrics.jsonl").write_text("")
+    hint = page.locator(".charts .hint")
+    open_page(page, url, "training?run=fresh")
+    expect(hint).to_have_text(
+        "fresh has no records of loss, scores or learning rate yet: metrics.jsonl is empty or missing."
+    )
+    open_page(page, url, "training?run=fresh|fresher")
+    expect(hint).to_contain_text("fresh and fresher have no records of loss")
+    with (runs / "fresh" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 10, "kind": "train", "loss": 3.0}\n')
+    expect(page.locator("[data-quantity=loss] circle")).to_have_count(1)
+    expect(hint).to_have_count(0)
+    for name in ("fresh", "fresher"):
+        shutil.rmtree(runs / name)
 
 
 def test_a_run_of_another_version_is_a_sentence(page: Any, url: str) -> None:

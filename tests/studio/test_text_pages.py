@@ -13,11 +13,14 @@ import pytest
 import torch
 
 import clearformer
+from clearformer.lens.patches import zero_heads
+from clearformer.lens.session import Lens
 
-from .driving import download, expect, open_page
+from .driving import download, expect, open_page, window
 
 pytestmark = pytest.mark.browser
 TEXT = "the king saw a"
+RIVALS = "The man pulled a cart", "The man pooled a cart"
 NEXT = f"language?model=runs/play&text={TEXT}"
 
 
@@ -183,6 +186,60 @@ def test_a_masked_model_fills_and_scores(page: Any, url: str) -> None:
     expect(page.locator(".kind")).to_contain_text("it has no next token")
 
 
+def test_a_language_model_with_heads_switched_off(page: Any, url: str, play: Any) -> None:
+    open_page(page, url, f"{NEXT}&blank=the man ___ a cart")
+    expect(page.get_by_role("heading", name="Decoder 1, self, head 0")).to_be_visible()
+    expect(page.get_by_role("switch")).to_have_count(4)
+    rivals = page.locator(".rivals .ranked")
+    expect(rivals).to_have_count(2)
+    expect(page.locator(".blanks .ranked").first).to_be_visible()
+    off = {"decoder.blocks.1.attn.z": zero_heads(0), "decoder.blocks.0.attn.z": zero_heads(1)}
+    page.get_by_role("switch", name="Decoder 1, self, head 0").click()
+    head = page.get_by_role("switch", name="Decoder 0, self, head 1")
+    head.focus()
+    page.keyboard.press("Enter")
+    expect(head).not_to_be_checked()
+    expect(head).to_be_focused()
+    expect(page.get_by_role("heading", name="Decoder 1, self, head 0 (off)")).to_be_visible()
+    plain = distribution(play, TEXT).softmax(-1).sort(descending=True).values.tolist()
+    with Lens(play.model, put=off):
+        expected = distribution(play, TEXT).softmax(-1).sort(descending=True).values.tolist()
+        surprise = play.score(TEXT, closed=False).logprob
+        ranked = {row.text: row.logprob for row in play.rank([RIVALS[0], RIVALS[1]])}
+        pattern = play.lens(TEXT)["decoder.blocks.1.attn.pattern"][0, 0]
+    assert expected != pytest.approx(plain, abs=1e-3)
+    expect(page.locator(".surprise .total")).to_contain_text(f"Log-probability {surprise:.2f} in 4 tokens")
+    expect(page.locator(".rivals .ranked .label").nth(1)).to_contain_text(f"log p {max(ranked.values()):.2f}")
+    bars = [float(bar.get_attribute("data-value")) for bar in page.locator(".next .rankfill").all()]
+    assert bars == pytest.approx(expected[: len(bars)], abs=1e-4)
+    for row in numbers(page, "Sentences by probability")["scores"]:
+        assert row["logprob"] == pytest.approx(ranked[row["text"]], abs=1e-4)
+    shown = numbers(page, "Attention")
+    assert shown["off"] == ["decoder.blocks.1.attn[0]", "decoder.blocks.0.attn[1]"]
+    torch.testing.assert_close(torch.tensor(shown["weights"]), pattern, atol=1e-3, rtol=0)
+    page.reload()  # by the address
+    expect(page.get_by_role("switch", name="Decoder 0, self, head 1")).not_to_be_checked()
+    page.get_by_role("button", name="All heads on").click()
+    expect(page.locator("[role=switch][aria-checked=false]")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("off="))
+    expect(page.locator(".surprise .total")).to_contain_text(
+        f"Log-probability {play.score(TEXT, closed=False).logprob:.2f} in 4 tokens"
+    )
+    assert float(page.locator(".next .rankfill").first.get_attribute("data-value")) == pytest.approx(plain[0], abs=1e-4)
+
+
+def test_heads_of_a_masked_model_and_of_one_without_attention(page: Any, url: str) -> None:
+    open_page(page, url, "language?model=runs/mask&rivals=the man saw a cart")
+    label = page.locator(".rivals .ranked .label").nth(1)
+    expect(label).to_contain_text("log p")
+    before = label.text_content()
+    page.get_by_role("switch", name="Encoder 1, head 1").click()
+    expect(label).not_to_have_text(before)
+    open_page(page, url, "language?model=runs/lstm")
+    expect(page.locator(".surprise .surprising").first).to_be_visible()
+    expect(page.get_by_role("switch")).to_have_count(0)
+
+
 def test_two_models_on_one_text(page: Any, url: str, runs: Path, play: Any) -> None:
     open_page(page, url, f"compare?a=runs/play&b=runs/lora&text={TEXT}")
     lora = clearformer.load(runs / "lora")
@@ -280,6 +337,26 @@ def test_a_map_that_turns(page: Any, url: str) -> None:
         assert float(circle.get_attribute("cx")) == pytest.approx(float(before), abs=1)
 
 
+def test_a_finger_turns_the_map_and_scrolls_no_page(chromium: Any, url: str) -> None:
+    """Without `touch-action`, Chromium would take the finger for the page after some pixels, and cancel the pointer."""
+    phone = {"viewport": {"width": 390, "height": 500}, "has_touch": True, "is_mobile": True}
+    with window(chromium, url, **phone) as page:
+        touch = page.context.new_cdp_session(page).send
+        open_page(page, url, "embeddings?model=runs/play&words=king queen man woman city&view=3d")
+        picture = page.locator(".turnable svg")
+        expect(page.locator(".turnable .point")).to_have_count(5)
+        picture.evaluate("one => one.scrollIntoView({ block: 'center' })")
+        box, before = picture.bounding_box(), page.evaluate("scrollY")
+        x, y = box["x"] + 120, max(box["y"], 0) + 60
+        touch("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+        for step in range(1, 13):
+            point = {"x": x + 5 * step, "y": y + 10 * step}
+            touch("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+        touch("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        expect(page).to_have_url(re.compile("turn=1.100%2C1.350"))  # 60 and 120 pixels from 0.6 and 0.35
+        assert page.evaluate("scrollY") == before > 0
+
+
 def test_positions_of_the_bundled_translator(page: Any, url: str) -> None:
     open_page(page, url, "positions?k=3")
     expect(page.locator(".shifttext")).to_contain_text("T_3 is known")
@@ -329,19 +406,17 @@ def bare() -> Any:
 
 
 def test_without_models_a_page_says_what_to_type(chromium: Any, bare: str) -> None:
-    page = chromium.new_context().new_page()
-    for route, command in (
-        ("language", "clearformer train --text play.txt --out runs/play"),
-        ("compare", "clearformer finetune --model en-fr-small --pairs mine.tsv --method lora --out runs/mine"),
-    ):
-        page.goto(f"{bare}#/{route}")
-        expect(page.locator(".nomodel code").first).to_have_text(command)
-        expect(page.locator(".nomodel code").last).to_have_text("clearformer studio --runs runs/")
-    page.context.close()
+    with window(chromium, bare) as page:
+        for route, command in (
+            ("language", "clearformer train --text play.txt --out runs/play"),
+            ("compare", "clearformer finetune --model en-fr-small --pairs mine.tsv --method lora --out runs/mine"),
+        ):
+            page.goto(f"{bare}#/{route}")
+            expect(page.locator(".nomodel code").first).to_have_text(command)
+            expect(page.locator(".nomodel code").last).to_have_text("clearformer studio --runs runs/")
 
 
 def test_models_that_cannot_be_compared_are_explained(chromium: Any, url: str) -> None:
-    page = chromium.new_context().new_page()  # the refused request is an error of the console, which `page` forbids
-    page.goto(f"{url}#/compare?a=en-fr-small&b=runs/play")
-    expect(page.get_by_role("alert")).to_contain_text("`en-fr-small` is a translator, and `runs/play` is")
-    page.context.close()
+    with window(chromium, url, refused="/api/compare$") as page:
+        page.goto(f"{url}#/compare?a=en-fr-small&b=runs/play")
+        expect(page.get_by_role("alert")).to_contain_text("`en-fr-small` is a translator, and `runs/play` is")

@@ -158,6 +158,15 @@ def test_heads_of_a_file_of_pairs(translator: Any, tmp_path: Path) -> None:
     assert abs(values["logprob"] - sum(single["logprob"] for single in singles) / 2) < 1e-6
 
 
+def test_patching_by_the_command_with_texts_of_different_lengths() -> None:
+    arguments = ["--model", "en-small", "The man pulled a cart", "--other", "The man pooled a cart"]
+    result = run("patching", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["panels"]
+    help_text = " ".join(run("--help").output.replace("│", " ").split())
+    assert "activations are taken from, for `patching`; its length may differ" in help_text
+
+
 def test_every_view_is_in_the_help() -> None:
     text = " ".join(run("--help").output.split())
     assert [name for name in VIEWS if f" {name} (" not in text] == []

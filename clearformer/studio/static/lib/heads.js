@@ -21,8 +21,8 @@ export function headOf(activation, head) {
   return activation.values.subarray(head * n_rows * n_columns, (head + 1) * n_rows * n_columns);
 }
 
-// layers: { layer: { shape, values } }, matrices (heads × rows × columns) or thumbnails of them. off: a Set of
-// "LAYER[HEAD]". show(layer, head) and flip(layer, head) are called for clicks. A grid of the same layers is updated in
+// layers: { layer: { shape, values } }, matrices (heads × rows × columns) or thumbnails of them. chosen: { layer, head },
+// where `layer` may be a list. off: a Set of "LAYER[HEAD]". show(layer, head) and flip(layer, head) are called for clicks. A grid of the same layers is updated in
 // place, which is fast and keeps the focus.
 export function drawHeads(place, options) {
   const grid = place.querySelector(".heads");
@@ -46,7 +46,7 @@ function headGrid(options) {
         "data-head": `${layer}[${head}]`, onclick: () => grid.options.flip(layer, head) })));
     return h("div", { class: "layer", role: "row" }, h("div", { class: "name", role: "rowheader" }, title), cells);
   });
-  const grid = h("div", { class: "heads", role: "table", "aria-label": "Layers and heads" }, rows);
+  const grid = h("div", { class: "heads", role: "table", "aria-label": "Attention heads" }, rows);
   update(grid, options);
   return grid;
 }
@@ -59,7 +59,7 @@ function update(grid, options) {
     [...grid.children[i].querySelectorAll(".cell")].forEach((cell, head) => {
       const isOff = off.has(`${layer}[${head}]`), [show, flip] = cell.children;
       cell.classList.toggle("off", isOff);
-      show.setAttribute("aria-pressed", String(chosen.layer === layer && chosen.head === head));
+      show.setAttribute("aria-pressed", String([chosen.layer].flat().includes(layer) && chosen.head === head));
       flip?.setAttribute("aria-checked", String(!isOff));
       flip?.setAttribute("title", isOff ? "Switch on" : "Switch off");
       paint(show.firstChild, thinned(headOf(activation, head), n_rows, n_columns));

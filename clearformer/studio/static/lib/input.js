@@ -16,9 +16,10 @@ function kindOf(model) {
   return IMAGES.includes(model.task) ? "image" : model.verbs.includes("transcribe") ? "audio" : "text";
 }
 
-// modelInput({ context, example, changed, fail }): changed() is called for every new input, fail(error) if there is none.
+// modelInput({ context, example, off, changed, fail }): off() names the heads that are off, changed() is called for every
+// new input, fail(error) if there is none.
 // The result has element, begin(params), end(), keep(), and what the model shows of the input: activations and view.
-export function modelInput({ context, example, changed, fail }) {
+export function modelInput({ context, example, off, changed, fail }) {
   let kind = "text", isPair = false, picker = null, file = null;
   const line = (id) => h("input", { id, type: "text", maxlength: 5000, autocomplete: "off", spellcheck: "false", oninput: pausing(450, changed) });
   const text = line("text"), pair = line("pair"), element = h("div", {});
@@ -60,12 +61,12 @@ export function modelInput({ context, example, changed, fail }) {
       return { text: isText && text.value !== example ? text.value : null, pair: isText && isPair ? pair.value : null };
     },
     activations(names, signal) {
-      if (kind === "text") return activations({ text: written(), model: model(), names }, signal);
-      return tensorsOfFile("/api/files/activations", { model: model(), names }, file.bytes, signal);
+      if (kind === "text") return activations({ text: written(), model: model(), names, off: off() }, signal);
+      return tensorsOfFile("/api/files/activations", { model: model(), names, off: off() }, file.bytes, signal);
     },
     view(name, options, signal) {
-      if (kind === "text") return postJson(`/api/lens/${name}`, { text: written(), model: model(), ...options }, signal);
-      return postFile(`/api/files/lens/${name}`, { model: model(), ...options }, file.bytes, signal);
+      if (kind === "text") return postJson(`/api/lens/${name}`, { text: written(), model: model(), off: off(), ...options }, signal);
+      return postFile(`/api/files/lens/${name}`, { model: model(), off: off(), ...options }, file.bytes, signal);
     },
   };
 }

@@ -6,13 +6,15 @@ import { largest, matrixTable, paint, thinned } from "./heat.js";
 import { showProblem } from "./problem.js";
 import { isLarge, partOf, zoomed } from "./zoom.js";
 
-// walk({ keep }): `keep` writes what is shown to the address. The result has element and show({ ask, layers, … }).
-export function walk({ keep }) {
+// walk({ keep, drawn }): `keep` writes what is shown to the address, drawn(layer, head, signal) is called for every new walk.
+// The result has element, heads, a place for the heads of the layer, and show({ ask, layers, … }).
+export function walk({ keep, drawn }) {
   const state = { steps: [], step: 0, zoom: null, layers: {}, layer: null, head: 0, ask: null };
   let running = new AbortController();
   const problem = h("div", {}), title = h("p", { class: "hint" });
   const layers = h("select", { id: "walk-layer", onchange: () => { Object.assign(state, { layer: layers.value, head: 0 }); load(); } });
-  const heads = h("select", { id: "walk-head", onchange: () => { state.head = Number(heads.value); load(); } });
+  const heads = h("select", { id: "walk-head", onchange: () => choose(Number(heads.value)) });
+  const grid = h("div", {});
   const list = h("ol", { class: "steps", tabindex: "0", "aria-label": "Steps", onkeydown: (event) => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!by) return;
@@ -33,20 +35,21 @@ export function walk({ keep }) {
     readout);
   const element = h("section", { class: "card walk", "aria-label": "Walk" }, problem,
     h("div", { class: "row choices" }, h("label", { for: "walk-layer" }, "Layer ", layers), h("label", { for: "walk-head" }, "Head ", heads)),
-    h("div", { class: "split wide" }, h("div", { class: "side" }, list), stage));
+    grid, h("div", { class: "split wide" }, h("div", { class: "side" }, list), stage));
 
   function numbers(n) { return Array.from({ length: n }, (_, i) => String(i)); }
 
   async function load() {
     running.abort();
     running = new AbortController();
+    const { signal } = running;
     fill(layers, Object.keys(state.layers).map((name) => h("option", { value: name }, name)));
     layers.value = state.layer;
     fill(heads, numbers(state.layers[state.layer]).map((head) => h("option", { value: head }, head)));
     heads.value = String(state.head);
     keepAll();
     try {
-      const values = await state.ask({ layer: state.layer, head: state.head }, running.signal);
+      const values = await state.ask({ layer: state.layer, head: state.head }, signal);
       fill(problem);
       state.steps = values.steps;
       state.step = Math.min(state.step, values.steps.length - 1);
@@ -55,6 +58,7 @@ export function walk({ keep }) {
       title.textContent = values.title;
       drawList();
       draw();
+      await drawn(state.layer, state.head, signal);
     } catch (error) {
       showProblem(problem, error);
     }
@@ -62,6 +66,11 @@ export function walk({ keep }) {
 
   function keepAll() {
     keep({ block: state.layer, part: state.head || null, step: state.step || null, zoom: state.zoom?.join(",") });
+  }
+
+  function choose(head) {
+    state.head = head;
+    load();
   }
 
   function go(step) {
@@ -116,7 +125,8 @@ export function walk({ keep }) {
   }
 
   return {
-    element,
+    element, choose,
+    heads: grid,
     // layers: { block: number of heads }. ask(options, signal) returns the values of `clearformer lens walk --json`.
     show({ ask, layers: known, layer, head, step, zoom }) {
       const isThere = layer in known;

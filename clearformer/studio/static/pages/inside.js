@@ -1,15 +1,16 @@
 // Look inside: every activation of a model by name, on a text, an image or a recording; from a layer to a head or feature
-// map to a single cell; or a walk, step by step from the token to the next word.
+// map to a single cell; or a walk, step by step from the token to the next word; with heads switched off.
 
 import { getJson } from "../lib/api.js";
 import { WEIGHTS, cellOf } from "../lib/cell.js";
 import { choice, fill, h, percent, short, tokenText } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
-import { drawHeads, headOf, layerOf } from "../lib/heads.js";
+import { headOf } from "../lib/heads.js";
 import { largest, matrix, matrixTable, numbers } from "../lib/heat.js";
 import { modelInput } from "../lib/input.js";
 import { mapUrl, tiles } from "../lib/pixels.js";
 import { showProblem } from "../lib/problem.js";
+import { headSwitches } from "../lib/switches.js";
 import { walk } from "../lib/walk.js";
 
 const EXAMPLE = "Where is the train station?";
@@ -20,7 +21,8 @@ function mount(context) {
   let starting = new AbortController(), running = new AbortController(), isReady = false;
 
   const problem = h("div", {}), fail = (error) => showProblem(problem, error);
-  const input = modelInput({ context, example: EXAMPLE, fail, changed: () => isReady && show() });
+  const switches = headSwitches({ changed: () => show(), show: (_, head) => (state.view === "walk" ? way.choose(head) : choose(head)) });
+  const input = modelInput({ context, example: EXAMPLE, fail, off: () => switches.names, changed: () => isReady && show() });
   const filter = h("input", { id: "filter", type: "search", placeholder: "pattern, resid, decoder.*.q", autocomplete: "off",
     spellcheck: "false", oninput: () => list() });
   const listing = h("nav", { class: "names", "aria-label": "Activations", tabindex: "0" });
@@ -35,7 +37,7 @@ function mount(context) {
   const maps = figure({ title: "Feature maps", name: "feature-maps", table: () => mapsTable(),
     json: () => ({ model: context.model.name, input: input.name, name: state.name, shape: state.one.shape, values: Array.from(state.one.values) }) });
   const mapReadout = h("p", { class: "readout", role: "status" });
-  const views = h("div", { class: "row" }), way = walk({ keep: (values) => context.keep(values) });
+  const views = h("div", { class: "row" }), way = walk({ keep: (values) => context.keep(values), drawn: drawHeadsOfBlock });
   const cell = h("section", { class: "cellpanel", "aria-label": "Cell" });
   const stage = h("div", { class: "stage" }, path, facts, heads, picture.element, readout, cell);
   const inspector = h("div", { class: "card split wide" },
@@ -52,11 +54,12 @@ function mount(context) {
     state.name = params.get("name");
     state.head = Number(params.get("head") ?? 0);
     state.cell = params.has("cell") ? params.get("cell").split(",").map(Number) : null;
+    switches.read(params);
   }
 
   function keep() {
     context.keep({ ...input.keep(), view: state.view === "walk" ? "walk" : null, name: state.name, head: state.head || null,
-      cell: state.cell?.join(",") });
+      cell: state.cell?.join(","), ...switches.keep() });
   }
 
   async function begin(params) {
@@ -137,7 +140,12 @@ function mount(context) {
     keep();
     fill(problem);
     const part = state.view === "walk" ? way.element : inspector;
-    if (place.firstChild !== part) fill(place, part);
+    if (!part.contains(switches.element)) {
+      fill(place, part);
+      switches.draw({ layers: {} }); // until the heads of the other view are known
+      if (state.view === "walk") way.heads.append(switches.element);
+      else heads.before(switches.element);
+    }
     place.hidden = !input.isReady;
     if (!input.isReady) return;
     if (state.view === "walk") {
@@ -175,20 +183,24 @@ function mount(context) {
   function shown() {
     const { values, shape: [n_rows, n_columns], rows, columns } = matrixShown();
     const table = Array.from({ length: n_rows }, (_, i) => Array.from(values.subarray(i * n_columns, (i + 1) * n_columns)));
-    return { model: context.model.name, [input.kind]: input.name, name: state.name, head: hasHeads() ? state.head : null,
+    return { model: context.model.name, [input.kind]: input.name, name: state.name, head: hasHeads() ? state.head : null, off: switches.names,
       channel: isMap() ? state.head : null, rows, columns, values: table };
   }
 
   function isMap() { return input.kind === "image" && state.one.shape.length === 3 && state.name.endsWith("out"); }
   function hasHeads() { return state.one.shape.length > 2 && !isMap(); }
-  function partTitle() { return isMap() ? `channel ${state.head}` : `head ${state.head}`; }
+  function partTitle() {
+    return isMap() ? `channel ${state.head}` : `head ${state.head}${switches.isOff(layerShown(), state.head) ? " (off)" : ""}`;
+  }
+  function layerShown() { return state.name.replace(/\.\w+$/, ""); } // decoder.blocks.1.cross.q -> decoder.blocks.1.cross
 
   function draw() {
     const { values, shape: [n_rows, n_columns], rows, columns } = matrixShown();
     const isPattern = state.name.endsWith(".pattern");
     if (isMap()) drawMaps();
-    else if (hasHeads()) drawAllHeads();
     else fill(heads);
+    if (hasHeads()) drawAllHeads();
+    else switches.draw({ layers: {} });
     describe(values);
     const title = state.one.shape.length > 2 ? `${state.name}, ${partTitle()}` : state.name;
     picture.title(title);
@@ -220,8 +232,15 @@ function mount(context) {
 
   function drawAllHeads() {
     const top = strongest(state.one.values), one = { ...state.one, values: state.one.values.map((value) => value / top) };
-    drawHeads(heads, { layers: { [layerOf(state.name)]: one }, off: new Set(),
-      chosen: { layer: layerOf(state.name), head: state.head }, show: (_, head) => choose(head) });
+    const layer = layerShown(), n_heads = state.names[`${layer}.z`]?.[1]; // keys and values may have fewer
+    switches.draw({ layers: { [layer]: one }, chosen: { layer, head: state.head }, canFlip: one.shape[0] === n_heads });
+  }
+
+  // The patterns of the layers that the walk goes through.
+  async function drawHeadsOfBlock(block, head, signal) {
+    const layers = ["attn", "cross"].map((leaf) => `${block}.${leaf}`).filter((layer) => `${layer}.pattern` in state.names);
+    const { activations: maps } = await input.activations(layers.map((layer) => `${layer}.pattern`), signal);
+    switches.draw({ layers: Object.fromEntries(layers.map((layer) => [layer, maps[`${layer}.pattern`]])), chosen: { layer: layers, head } });
   }
 
   function rowsOf(channel) {

@@ -1,8 +1,9 @@
 // Language model: the distribution of the next token as temperature, top-k and top-p shape it; step by step; what is
-// surprising in a text; words for a blank, and rival sentences.
+// surprising in a text; words for a blank, and rival sentences; all of it with heads switched off.
 
 import { drawAlternatives } from "../lib/alternatives.js";
 import { postJson } from "../lib/api.js";
+import { attentionOf } from "../lib/attention.js";
 import { fill, h, pausing, percent, short } from "../lib/dom.js";
 import { figure } from "../lib/figure.js";
 import { showMissing } from "../lib/nomodel.js";
@@ -22,7 +23,8 @@ function mount(context) {
     return { update() {}, unmount() {} };
   }
   const state = { tokens: [], next: null, surprise: null, token: null, words: [], scores: [] };
-  let running = new AbortController(), reading = new AbortController(), filling = new AbortController(), scoring = new AbortController();
+  let running = new AbortController(), reading = new AbortController(), filling = new AbortController(), scoring = new AbortController(),
+    looking = new AbortController();
   let isWriting = false, isCurrent = false, latest = null; // isCurrent: the distribution is that of the text as it stands
   const can = (verb) => context.model.verbs.includes(verb);
 
@@ -60,6 +62,7 @@ function mount(context) {
   const said = h("p", { class: "readout", role: "status" });
   const total = h("p", { class: "hint total" });
   const alternatives = h("div", { class: "alternatives" });
+  const attention = attentionOf({ model: () => context.model.name, keep, changed: changeHeads, fail: (error) => showProblem(problem, error) });
   const surprises = figure({ title: "Tokens of the text", name: "surprise", json: () => ({ model: context.model.name, text: text.value,
     ...state.surprise }), table: () => ({ columns: ["token", "probability", "log-probability", "rank"],
     rows: state.surprise.tokens.map((row) => [visible(row.token), short(row.probability), row.logprob.toFixed(3), row.rank]) }) });
@@ -95,7 +98,7 @@ function mount(context) {
       h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Compare sentences"))),
     rivalProblem, scores.element, rivalReadout);
 
-  fill(context.root, h("h1", {}, "Language model"), h("p", { class: "hint kind" }), form, problem, next, surpriseCard,
+  fill(context.root, h("h1", {}, "Language model"), h("p", { class: "hint kind" }), form, problem, next, surpriseCard, attention.element,
     h("div", { class: "pair" }, blankCard, rivalCard));
 
   function read(params) {
@@ -110,6 +113,7 @@ function mount(context) {
     blank.value = state.blank = params.get("blank") ?? BLANK;
     words.value = params.get("words") ?? "";
     rivals.value = params.get("rivals") ?? RIVALS;
+    attention.read(params);
     const isWriter = can("generate");
     for (const card of [form, next, surpriseCard]) card.hidden = !isWriter;
     blankCard.hidden = !can("fill");
@@ -120,15 +124,39 @@ function mount(context) {
   }
 
   function settings() {
-    const value = { temperature: temperature.value, top_k: topK.value, top_p: topP.value, seed: Math.trunc(Number(seed.value)) || 0 };
-    return value;
+    return { temperature: temperature.value, top_k: topK.value, top_p: topP.value, seed: Math.trunc(Number(seed.value)) || 0 };
   }
 
   function keep() {
-    const changed = Object.entries(settings()).map(([name, value]) => [name, value === SETTINGS[name] ? null : value]);
-    context.keep({ text: text.value === EXAMPLE ? null : text.value, tokens: state.tokens.join(",") || null, ...Object.fromEntries(changed), at: state.token,
+    const moved = Object.entries(settings()).map(([name, value]) => [name, value === SETTINGS[name] ? null : value]);
+    context.keep({ text: text.value === EXAMPLE ? null : text.value, tokens: state.tokens.join(",") || null, ...Object.fromEntries(moved), at: state.token,
       blank: blank.value === BLANK ? null : blank.value, words: words.value || null,
-      rivals: rivals.value === RIVALS ? null : rivals.value });
+      rivals: rivals.value === RIVALS ? null : rivals.value, ...attention.keep() });
+  }
+
+  // The model with the heads that are off, as the server takes it.
+  function changed() { return { model: context.model.name, off: attention.off }; }
+
+  function changeHeads() {
+    stop();
+    if (can("generate")) settle();
+    if (can("fill") && !fillings.element.hidden) fillBlank();
+    if (can("score")) rank();
+  }
+
+  // Who attends to whom in a text: of a model that reads whole sentences, the first of the rival ones.
+  async function look(sentence) {
+    looking.abort();
+    looking = new AbortController();
+    if (!sentence.trim()) {
+      attention.hide();
+      return;
+    }
+    try {
+      await attention.look({ ...changed(), text: sentence }, looking.signal);
+    } catch (error) {
+      showProblem(problem, error);
+    }
   }
 
   // The distribution after the text and its tokens. Returns whether it is there; a request that is overtaken waits for
@@ -143,7 +171,7 @@ function mount(context) {
     isCurrent = false;
     const { signal } = running;
     try {
-      const body = { model: context.model.name, text: text.value, tokens: state.tokens, top: TOP, ...settings() };
+      const body = { ...changed(), text: text.value, tokens: state.tokens, top: TOP, ...settings() };
       const next = await postJson("/api/next", body, signal);
       if (signal.aborted) return signal === running.signal ? false : latest;
       state.next = next;
@@ -238,12 +266,13 @@ function mount(context) {
     reading.abort();
     reading = new AbortController();
     try {
-      const body = { model: context.model.name, text: text.value, tokens: state.tokens, top: 6 };
+      const body = { ...changed(), text: text.value, tokens: state.tokens, top: 6 };
       state.surprise = await postJson("/api/surprise", body, reading.signal);
       drawSurprise();
     } catch (error) {
       showProblem(problem, error);
     }
+    await look(text.value + state.next.text);
   }
 
   function drawSurprise() {
@@ -267,7 +296,7 @@ function mount(context) {
     filling.abort();
     filling = new AbortController();
     const candidates = words.value.split(",").map((word) => word.trim()).filter(Boolean);
-    const body = { model: context.model.name, text: blank.value, n: 12, ...(candidates.length ? { candidates } : {}) };
+    const body = { ...changed(), text: blank.value, n: 12, ...(candidates.length ? { candidates } : {}) };
     fill(blankProblem, h("p", { class: "hint", role: "status" }, "Ranking words …"));
     try {
       state.words = (await postJson("/api/fill", body, filling.signal)).words;
@@ -294,11 +323,12 @@ function mount(context) {
     fill(rivalProblem);
     if (!texts.length) return;
     try {
-      state.scores = (await postJson("/api/score", { model: context.model.name, texts }, scoring.signal)).scores;
+      state.scores = (await postJson("/api/score", { ...changed(), texts }, scoring.signal)).scores;
       drawScores();
     } catch (error) {
       showProblem(rivalProblem, error);
     }
+    if (!can("generate")) await look(texts[0]);
   }
 
   // Each bar is the probability among the sentences compared, so that a difference of one log-probability is visible.
@@ -329,7 +359,7 @@ function mount(context) {
   begin(context.params);
   return {
     update: begin,
-    unmount() { stop(); for (const one of [running, reading, filling, scoring]) one.abort(); },
+    unmount() { stop(); attention.stop(); for (const one of [running, reading, filling, scoring, looking]) one.abort(); },
   };
 }
 

@@ -227,7 +227,13 @@ function mount(context) {
     }
     const ordered = [...all.keys()].map((name) => charts.get(name).figure.element);
     if (ordered.some((element, i) => place.children[i] !== element)) fill(place, ordered);
-    if (!ordered.length) fill(place, h("p", { class: "hint" }, state.chosen.length ? "No records of this layer." : "Choose a run above."));
+    if (!ordered.length) fill(place, h("p", { class: "hint" }, state.chosen.length ? nothingOf(state.chosen) : "Choose a run above."));
+  }
+
+  // Training writes the first record after train.log_every steps.
+  function nothingOf(runs) {
+    const last = runs.length - 1, names = last ? `${runs.slice(0, last).join(", ")} and ${runs[last]}` : runs[0];
+    return `${names} ${last ? "have" : "has"} no records of loss, scores or learning rate yet: metrics.jsonl is empty or missing.`;
   }
 
   function chart(name) {
