@@ -47,7 +47,8 @@ PAGES = {
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 DARK = ("inside", "training")
 DOCS = [(name, "light", "desktop") for name in PAGES if name not in (*DARK, "lines", "inside-speech", "tags")]
-DOCS += [*((name, "dark", "desktop") for name in DARK), ("translate", "dark", "phone")]
+DOCS += [(name, "dark", "desktop") for name in (*DARK, "translate")]
+DOCS += [("translate", "dark", "phone"), ("language", "light", "phone")]
 EVERY = [(name, scheme, size) for scheme in ("light", "dark") for size in SIZES for name in PAGES]
 
 

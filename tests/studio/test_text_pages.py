@@ -268,6 +268,29 @@ def test_two_models_on_one_text(page: Any, url: str, runs: Path, play: Any) -> N
     expect(page.locator(".outputs h2").first).to_contain_text("A: runs/lora")
 
 
+def test_translators_side_by_side(page: Any, url: str, runs: Path, trained: Path) -> None:
+    settings = ["train.steps=4", "train.validate_every=4", "optim.lr=0.05"]
+    clearformer.finetune(
+        trained, pairs=runs / "pairs.tsv", method="lora", out=runs / "tuned", settings=settings, device="cpu"
+    )
+    open_page(page, url, "compare?a=runs/trained&b=runs/tuned&text=cat 7&target=chat 7")
+    expect(page.locator(".compared-tokens")).to_contain_text("Both read the translation “chat 7”.")
+    handles = [clearformer.load(folder) for folder in (trained, runs / "tuned")]
+    assert page.locator(".outputs .translation").all_inner_texts() == [handle.translate("cat 7") for handle in handles]
+    looks = [handle.lens("cat 7", target="chat 7") for handle in handles]
+    chosen = [[row for row in look.view("alternatives")["chosen"] if row] for look in looks]
+    shown = numbers(page, "Token probabilities")["tokens"]
+    for side, expected in zip(shown, chosen):
+        assert [row["probability"] for row in side] == pytest.approx([row["probability"] for row in expected], abs=1e-4)
+    page.get_by_role("button", name="Show Decoder 0, cross, head 3").click()
+    a, b = (look["decoder.blocks.0.cross.pattern"][0, 3] for look in looks)
+    difference = numbers(page, "B − A")
+    assert (difference["layer"], difference["head"]) == ("decoder.blocks.0.cross", 3)
+    torch.testing.assert_close(torch.tensor(difference["weights"]), b - a, atol=1e-4, rtol=0)
+    page.get_by_label("Translation that both read").fill("chat 8")
+    expect(page.locator(".compared-tokens")).to_contain_text("Both read the translation “chat 8”.")
+
+
 def test_classifiers_side_by_side(page: Any, url: str, runs: Path) -> None:
     open_page(page, url, "compare?a=runs/good&b=runs/better&text=the king saw a cart")
     expect(page.locator(".compared-classes .ranked")).to_have_count(3)
