@@ -1,20 +1,21 @@
 """The engine of the server beside offline decoding of the same texts, and beside one text at a time.
 
-    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--repeats 5] [--device cpu] [--workers N]
+    python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--seconds 60] [--device cpu] [--workers N]
 
-64 clients ask for translations by the bundled model, each for one text at a time, and for the next one as soon as it is
-answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to 5 hypotheses. Each contestant
-has a process of its own, because two pools of threads in one process take each other's cores:
+For 60 seconds, after 10 others, 64 clients ask for translations by the bundled model, each for one text at a time, and
+for the next one as soon as it is answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to
+5 hypotheses. Each contestant has a process of its own, because two pools of threads in one process take each other's
+cores:
 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
     one_thread      the same with one thread of torch instead of one per core
     engine          the clients are threads; texts join and leave running batches, in as many processes as
                     `clearformer serve --workers N` starts for the model
     one_process     the same with one batch, in the process of the clients
-    single          the same clients and a part of the texts, but the engine decodes one text at a time
+    single          the same clients, but the engine decodes one text at a time
 
-The result is the median of the repeats, in tokens of the best hypotheses per second; the engine is compared with the
-better of the two offline ones. Every answer of the engine is compared with the offline one.
+The result is in tokens of the best hypotheses per second, offline the median of `--repeats` turns; the engine is compared
+with the better of the two offline ones. Every answer of the engine is compared with the offline one.
 """
 
 import argparse
@@ -25,8 +26,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 
 import torch
 from process_tree import cpu_seconds, memory_mb
@@ -43,6 +45,7 @@ from clearformer.serve.scheduler import Room
 from clearformer.serve.work import Translate
 
 BEAMS = (1, 1, 2, 3, 4, 5)
+WARM_UP = 10  # seconds
 CONTESTANTS = ("offline", "one_thread", "engine", "one_process", "single")
 
 
@@ -63,30 +66,28 @@ def offline(translator, texts, beams):
     return answers
 
 
-def served(engine, texts, beams, n_clients):
-    """Answer all texts by an engine; returns the answers, and the seconds that each took from request to answer."""
-    rows, lock, answers, seconds = iter(range(len(texts))), Lock(), {}, []
+def served(engine, texts, beams, n_clients, seconds):
+    """Answer texts by an engine for so long, round after round; returns the row, tokens and latency of every answer."""
+    numbers, end, answers = count(), time.perf_counter() + seconds, []
 
     def client():
-        while True:
-            with lock:
-                row = next(rows, None)
-            if row is None:
-                return
+        while time.perf_counter() < end:
+            row = next(numbers) % len(texts)
             ticket = engine.submit(Translate([texts[row]], settings={"beam": beams[row]}))
-            answers[row] = ticket.result()[0][0]
-            seconds.append(ticket.finished - ticket.submitted)
+            tokens = ticket.result()[0][0].tokens
+            if time.perf_counter() < end:  # the last ones find a machine with less and less to do
+                answers.append((row, tokens, ticket.finished - ticket.submitted))
 
     clients = [Thread(target=client) for _ in range(n_clients)]
     for thread in clients:
         thread.start()
     for thread in clients:
         thread.join()
-    return answers, seconds
+    return answers
 
 
-def n_tokens(answers):
-    return sum(len(answer.tokens) + 1 for answer in answers.values())
+def n_tokens(found):
+    return sum(len(tokens) + 1 for tokens in found)
 
 
 def start_engine(device, room, n_workers):
@@ -103,40 +104,45 @@ def compete(arguments):
     """Measure one contestant in this process, and print what the others are compared with."""
     keep_freed_memory()  # as the commands do
     texts, beams = mixed_texts(arguments.texts)
-    if arguments.only in ("offline", "one_thread"):
-        translator = clearformer.load(device=arguments.device)
-        torch.set_num_threads(1 if arguments.only == "one_thread" else torch.get_num_threads())
-        work = lambda: (offline(translator, texts, beams), [])  # noqa: E731
-    else:
-        room, n = (Room(rows=1), arguments.singles) if arguments.only == "single" else (None, len(texts))
-        with ThreadPoolExecutor(1) as starter:  # a thread that ends, as in the server: OpenMP keeps threads for each
-            n_workers = arguments.workers if arguments.only == "engine" else 0
-            engine = starter.submit(start_engine, arguments.device, room, n_workers).result()
-        work = lambda: served(engine, texts[:n], beams, arguments.clients)  # noqa: E731
-    rates, by_cpu, seconds, texts_of = [], [], [], []
+    is_offline = arguments.only in ("offline", "one_thread")
+    outcome = decode_all(arguments, texts, beams) if is_offline else serve_all(arguments, texts, beams)
+    json.dump({**outcome, "peak_mb": memory_mb(name="VmHWM")}, sys.stdout)
+
+
+def decode_all(arguments, texts, beams):
+    translator = clearformer.load(device=arguments.device)
+    torch.set_num_threads(1 if arguments.only == "one_thread" else torch.get_num_threads())
+    rates, by_cpu = [], []
     for turn in range(arguments.repeats + 1):
         started, cpu_started = time.perf_counter(), cpu_seconds()
-        answers, latencies = work()
-        wall, used = time.perf_counter() - started, cpu_seconds() - cpu_started
+        found = {row: answer.tokens for row, answer in offline(translator, texts, beams).items()}
         if turn > 0:  # the first is a warm-up
-            rates.append(n_tokens(answers) / wall)
-            by_cpu.append(n_tokens(answers) / used)
-            seconds += latencies
-            texts_of.append({row: answer.tokens for row, answer in answers.items()})
-    result = {"rate": statistics.median(rates), "by_cpu": statistics.median(by_cpu)}
-    json.dump(
-        {**result, "seconds": sorted(seconds), "answers": texts_of, "peak_mb": memory_mb(name="VmHWM")}, sys.stdout
-    )
+            rates.append(n_tokens(found.values()) / (time.perf_counter() - started))
+            by_cpu.append(n_tokens(found.values()) / (cpu_seconds() - cpu_started))
+    answers = [(row, tokens, None) for row, tokens in found.items()]
+    return {"rate": statistics.median(rates), "by_cpu": statistics.median(by_cpu), "answers": answers}
+
+
+def serve_all(arguments, texts, beams):
+    is_single = arguments.only == "single"
+    with ThreadPoolExecutor(1) as starter:  # a thread that ends, as in the server: OpenMP keeps threads for each
+        n_workers = arguments.workers if arguments.only == "engine" else 0
+        room = Room(rows=1) if is_single else None
+        engine = starter.submit(start_engine, arguments.device, room, n_workers).result()
+    served(engine, texts, beams, arguments.clients, WARM_UP)
+    cpu_started, seconds = cpu_seconds(), arguments.seconds
+    answers = served(engine, texts, beams, arguments.clients, seconds)
+    n = n_tokens(tokens for _, tokens, _ in answers)
+    return {"rate": n / seconds, "by_cpu": n / (cpu_seconds() - cpu_started), "answers": answers}
 
 
 def differences(outcomes):
     """Return the numbers of all answers, and of those whose tokens are not the offline ones."""
-    expected = outcomes["offline"]["answers"][0]
+    expected = {row: tokens for row, tokens, _ in outcomes["offline"]["answers"]}
     pairs = [
         (tokens, expected[row])
         for name in ("engine", "one_process", "single")
-        for answers in outcomes[name]["answers"]
-        for row, tokens in answers.items()
+        for row, tokens, _ in outcomes[name]["answers"]
     ]
     return len(pairs), sum(tokens != theirs for tokens, theirs in pairs)
 
@@ -145,8 +151,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=768)
-    parser.add_argument("--singles", type=int, default=96, help="texts that are decoded one at a time")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=60, help="how long the engine answers")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of offline decoding")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, help="worker processes of the engine; by default as many as it chooses")
     parser.add_argument("--only", choices=CONTESTANTS, help="measure one contestant in this process")
@@ -155,14 +161,14 @@ def main():
     if arguments.only:
         compete(arguments)
         return
-    given = {name: getattr(arguments, name) for name in ("clients", "texts", "singles", "repeats", "device", "workers")}
+    given = {name: getattr(arguments, name) for name in ("clients", "texts", "seconds", "repeats", "device", "workers")}
     options = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     outcomes = {}
     for name in CONTESTANTS:
         command = [sys.executable, __file__, *options, "--only", name]
         outcomes[name] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     rates = {name: outcome["rate"] for name, outcome in outcomes.items()}
-    seconds = outcomes["engine"]["seconds"]
+    seconds = sorted(latency for _, _, latency in outcomes["engine"]["answers"])
     n_answers, n_different = differences(outcomes)
     record(
         {

@@ -437,6 +437,7 @@ class Engine:
         with self.telling:
             ticket.ended.update(reasons)
         ticket.put(Answer(text.index, results))
+        self.is_due = True  # there is room
         with self.telling:
             self.totals.texts += 1
             self.touched.add(ticket)
@@ -445,6 +446,7 @@ class Engine:
         with self.telling:
             self.totals.errors += 1
         text.ticket.fail(lack_of_memory() if is_out_of_memory(error) else error)
+        self.is_due = True  # there is room
 
     def fail_rest(self, texts: list[Text], error: Exception) -> None:
         for text in texts:
