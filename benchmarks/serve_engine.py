@@ -3,8 +3,8 @@
     python benchmarks/serve_engine.py [--clients 64] [--texts 768] [--seconds 60] [--device cpu] [--workers N]
 
 For 60 seconds, after 10 others, 64 clients ask for translations by the bundled model, each for one text at a time, and
-for the next one as soon as it is answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1 to
-5 hypotheses. Each contestant has a process of its own, because two pools of threads in one process take each other's
+for the next one as soon as it is answered. Texts have 1 to 4 sentences of the bundled corpus' grammar, and beams of 1
+to 5 hypotheses. Each contestant has a process of its own, because two pools of threads in one process take each other's
 cores:
 
     offline         `Translator.candidates` on all texts of a beam at once: sorted by length, in large batches
@@ -14,8 +14,8 @@ cores:
     one_process     the same with one batch, in the process of the clients
     single          the same clients, but the engine decodes one text at a time
 
-The result is in tokens of the best hypotheses per second, offline the median of `--repeats` turns; the engine is compared
-with the better of the two offline ones. Every answer of the engine is compared with the offline one.
+The result is in tokens of the best hypotheses per second, offline the median of `--repeats` turns; the engine is
+compared with the better of the two offline ones. Every answer of the engine is compared with the offline one.
 """
 
 import argparse

@@ -201,8 +201,7 @@ def test_a_table_that_does_not_fit_is_done_without(engine_of: Any, monkeypatch: 
     assert comparable(answer) == comparable(handle.candidates(["a cat"]))
 
 
-@pytest.mark.usefixtures("with_tables")
-def test_a_text_that_leaves_makes_room_at_once(engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_leaves_makes_room_at_once(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearformer.serve.engine.LOOK_SECONDS", 1e6)  # nothing is noticed by looking again
     engine = engine_of(transformer(), room=Room(rows=1))
     with engine.paused():
@@ -211,6 +210,7 @@ def test_a_text_that_leaves_makes_room_at_once(engine_of: Callable[..., Engine],
         ticket.result(60)
 
 
+@pytest.mark.usefixtures("with_tables")
 def test_texts_that_wait_try_no_tables_after_these_were_given_up(engine_of: Any, monkeypatch: Any) -> None:
     handle, n_tried = transformer(), 0
 
