@@ -37,12 +37,12 @@ from provenance import RESULTS, record, stamp
 import clearformer
 from clearformer.bundled import corpus
 from clearformer.loading.folder import DEFAULT, find
-from clearformer.loading.open import open_model
 from clearformer.memory import keep_freed_memory
 from clearformer.serve.engine import Engine
 from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Room
 from clearformer.serve.work import Translate
+from clearformer.verbs.load import open_packed
 
 BEAMS = (1, 1, 2, 3, 4, 5)
 WARM_UP = 10  # seconds
@@ -92,7 +92,7 @@ def n_tokens(found):
 
 def start_engine(device, room, n_workers):
     """Start an engine, and wait for its worker processes, if it has any."""
-    opener = Opener(find(DEFAULT), device, open_model)
+    opener = Opener(find(DEFAULT), device, open_packed)
     engine = Engine(clearformer.load(device=device), room=room, opener=opener, n_workers=n_workers)
     crew = engine.served.crew
     while crew is not None and not all(member.is_ready for member in crew.members):
