@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,13 @@ from clearformer.serve.start import parse_adapters
 from clearformer.serve.store import Store
 from clearformer.serve.work import Generate
 
+from .conditions import eventually
+
 LINES = "one two buckle my shoe\nthree four knock at the door\n", "four shoes at the door\nbuckle three hemmed wool\n"
 SIZES = ["model.n_layers=1", "model.n_heads=2", "model.d_model=28", "model.d_ff=46", "model.max_length=61"]
 SIZES += ["train.tokens=610", "train.steps=12", "train.validate_every=12", "schedule.warmup=5", "optim.lr=0.02"]
 SHORT = ["train.steps=6", "train.validate_every=6", "optim.lr=0.05"]
 TEXT = "buckle my"
-
-
-def eventually(is_true: Callable[[], bool], seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not is_true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,8 @@
 
 import os
 import signal
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,21 +27,14 @@ from clearformer.serve.opener import Opener
 from clearformer.serve.store import Store
 from clearformer.serve.work import Answer, Cancelled, Closing, Ended, Expired, Generate, NoMemory, Plan, Token, Work
 
+from .conditions import eventually
+
 PROMPTS = ["The dog", "A man likes", "The", "A cat hears the book", "Sees a tree it is high", "river"] * 3
 SEARCHES: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 0.0, "beam": 3},
     {"temperature": 1.1, "repetition_penalty": 1.2},
 ]
-
-
-def eventually(is_true: Callable[[], bool], seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not is_true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @contextmanager

@@ -31,17 +31,10 @@ from clearformer.serve.limits import Limits
 from clearformer.serve.logs import Logs, SilentLogs
 from clearformer.serve.store import Store
 
+from .conditions import eventually
+
 TEXT = "Where is the station?"
 BODY = {"model": "gpt", "prompt": "The dog", "max_tokens": 90, "temperature": 1}
-
-
-def eventually(is_true: Callable[[], bool], seconds: float = 10) -> bool:
-    end = time.monotonic() + seconds
-    while not is_true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def send(url: str, path: str, body: dict[str, Any], more: str = "") -> socket.socket:
