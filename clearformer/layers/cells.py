@@ -65,7 +65,7 @@ class RNN(Cell):
 class SigmoidRNN(Cell):
     """h' = σ(x + W h)
 
-    Its slope is at most 1/4, where that of tanh is at most 1.
+    Its slope is at most 1/4, where tanh's is at most 1.
     """
 
     @staticmethod

@@ -234,7 +234,7 @@ def test_look_inside_from_layer_to_head_to_cell(page: Any, url: str, translator:
 
 
 def test_look_inside_with_a_head_switched_off(page: Any, url: str, translator: Any) -> None:
-    """By mouse and by key; every number on the page is that of the changed model, and the link has the heads."""
+    """By mouse and by key; every number on the page comes from the changed model, and the link has the heads."""
     name = "decoder.blocks.1.attn"
     open_page(page, url, f"inside?text={TEXT}&name={name}.pattern&off=encoder.blocks.0.attn[0,2]")
     expect(page.locator(".elsewhere")).to_have_text("Also off: Encoder 0, head 0; Encoder 0, head 2.")
