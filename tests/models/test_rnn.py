@@ -146,12 +146,13 @@ def test_no_cell_of_that_name() -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_cell_learns_to_count(cell: str) -> None:
     """0 1 2 … in a ring of five, with a jump announced two tokens before: only a state can know of it."""
+    init, n_steps = (1.0, 250) if cell == "rnn-sigmoid" else (0.2, 170)  # the slope of σ is a quarter of tanh's
     torch.manual_seed(0)
-    model = RNN(RNNConfig(vocab=7, n_layers=1, d_model=19, dropout=0.0, init=0.2, cell=cell))
+    model = RNN(RNNConfig(vocab=7, n_layers=1, d_model=19, dropout=0.0, init=init, cell=cell))
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     draw = torch.Generator().manual_seed(5)
     objective = CausalLM(CausalLMConfig())
-    for _ in range(170):
+    for _ in range(n_steps):
         a, b = (torch.randint(lo, hi, (31, 1), generator=draw) for lo, hi in ((0, 5), (5, 7)))
         text = torch.cat([b, a, (a + 1) % 5, (a + b - 3) % 5], dim=1)  # the last is a + 2 or a + 3, as b says
         total, n = objective(model, TextBatch(text[:, :-1], text[:, 1:]))
