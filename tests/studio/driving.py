@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from ..serve.conditions import eventually
 from .chromium import require_playwright
 
 require_playwright()
@@ -76,3 +77,15 @@ def saved(page: Any, title: str, kind: str = "save numbers as JSON") -> str:
     with page.expect_download() as info:
         page.get_by_role("button", name=re.compile(f"^{title}.*{kind}")).click()
     return Path(info.value.path()).read_text(encoding="utf-8")
+
+
+def duration(page: Any) -> float:
+    """The seconds of the recording in the player, once the browser knows them."""
+    known: list[float] = []
+
+    def is_known() -> bool:
+        known.append(page.evaluate("document.querySelector('audio').duration || 0"))
+        return known[-1] > 0
+
+    assert eventually(is_known)
+    return known[-1]

@@ -14,7 +14,7 @@ from clearformer.verbs.lens import view
 
 from ..serve.media_models import RATE, as_png, stripes, tone
 from .chromium import find_chromium
-from .driving import choose, expect, open_page, params, saved, window
+from .driving import choose, duration, expect, open_page, params, saved, window
 
 pytestmark = pytest.mark.browser
 TEXT = "the fine film about a house"
@@ -301,8 +301,7 @@ def test_the_cursor_follows_the_playback(page: Any, url: str) -> None:
     choose(page, TONES)
     expect(page.locator(".translation")).to_have_text("low high low")
     expect(page.locator("audio")).to_have_js_property("readyState", 4)
-    duration = page.evaluate("document.querySelector('audio').duration")
-    assert duration == pytest.approx((len(WAV) - 44) / (2 * RATE), abs=0.01)
+    assert duration(page) == pytest.approx((len(WAV) - 44) / (2 * RATE), abs=0.01)
     page.locator(".token").nth(1).click()  # plays from the second word on
     now = page.locator(".now")
     expect(now).to_have_attribute("visibility", "visible")
@@ -329,7 +328,7 @@ def test_a_recording_of_the_microphone(chromium: Any, url: str) -> None:
         expect(page.locator(".filename")).to_have_text("Microphone")
         expect(page.locator(".hearing")).to_be_visible()
         expect(page.locator("audio")).to_have_js_property("readyState", 4)
-        assert 0.5 < page.evaluate("document.querySelector('audio').duration") < 10
+        assert 0.5 < duration(page) < 10
 
 
 # --- bad files, missing models, accessibility
