@@ -370,8 +370,11 @@ class Engine:
         self.budget.need(self, text.n_bytes if text is not None and lacks else 0)
 
     def account(self, here: Iterable[Text] | None = None) -> None:
-        """Tell the others how much memory the texts of the crews take, and those `here` if they are given."""
-        if self.budget.is_shared:
+        """Tell the others how much memory the texts of the crews take, and those `here` if they are given.
+
+        What was told is taken back even if nobody else is left: another engine may come.
+        """
+        if self.budget.is_shared or self.budget.used_by(self):
             with self.budget.lock:
                 for crew in self.crews:
                     self.budget.use(self, crew, crew.n_bytes)

@@ -49,6 +49,8 @@ from clearformer.tuning.adapters import add_lora, switch
 from clearformer.tuning.lora import LoraConfig
 from clearformer.tuning.row_adapters import mix_adapters
 
+from .conditions import eventually
+
 TEXTS = ["a cat", "the dog sat on the mat", "cats", "", "dogs eat a mat", "the", "on the mat the cat sat and sat"]
 TOKENIZER = train_tokenizer(TEXTS * 2, TextConfig(kind="char", vocab_size=101))
 V = TOKENIZER.vocab_size
@@ -208,6 +210,20 @@ def test_a_text_that_leaves_makes_room_at_once(engine_of: Any, monkeypatch: pyte
         tickets = [engine.submit(Translate([text])) for text in TEXTS]
     for ticket in tickets:
         ticket.result(60)
+
+
+def test_memory_is_given_back_after_the_others_have_left(engine_of: Any) -> None:
+    """Another engine that comes later must not wait for memory that nobody uses."""
+    budget = Budget(10**9)
+    first, second = (engine_of(transformer(), budget=budget) for _ in range(2))
+    with first.paused():
+        tickets = [first.submit(Translate([text])) for text in TEXTS]
+        budget.use(first, "here", 5)  # as told while there were two
+        second.close()
+        assert not budget.is_shared
+    for ticket in tickets:
+        ticket.result(60)
+    assert eventually(lambda: first.n_running == 0 and budget.used_by(first) == 0, 10)
 
 
 @pytest.mark.usefixtures("with_tables")
