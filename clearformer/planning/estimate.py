@@ -15,7 +15,7 @@ from clearformer.planning.heap import Heap, peak_of
 from clearformer.planning.ledger import ACTIVATIONS
 from clearformer.planning.rehearsal import BLOCKS, OUTER, UPDATE, Rehearsal, Rehearsed, rehearse
 from clearformer.tables import Tables
-from clearformer.training.distributed import AT_ONCE, BUCKET
+from clearformer.training.gradient_sums import AT_ONCE, BUCKET
 from clearformer.training.precision import pick_device
 
 HIDDEN = 0.1  # on a CPU: a margin for what torch's kernels allocate inside, which a rehearsal cannot see

@@ -27,9 +27,10 @@ from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped, Tr
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
 from clearformer.training.config import TrainConfig
-from clearformer.training.distributed import Poll, World, block_by_block, sum_gradients
+from clearformer.training.distributed import Poll, World, block_by_block
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import RATE, SKIP, are_finite, check_results, diverged
+from clearformer.training.gradient_sums import sum_gradients
 from clearformer.training.graphs import Graphs
 from clearformer.training.histograms import Histograms
 from clearformer.training.interrupt import leaving_early, noted
