@@ -30,7 +30,7 @@ from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import Poll, World, block_by_block
 from clearformer.training.feed import StepSource, feed
 from clearformer.training.finite import RATE, SKIP, are_finite, check_results, diverged
-from clearformer.training.gradient_sums import sum_gradients
+from clearformer.training.gradient_sums import GradientSums
 from clearformer.training.graphs import Graphs
 from clearformer.training.histograms import Histograms
 from clearformer.training.interrupt import leaving_early, noted
@@ -110,7 +110,9 @@ class Trainer:
         self.histograms = Histograms(model, config, run.histograms, world.is_first)
         self.is_sharded = world.size > 1 and config.parallel == "shard"
         self.saver: Saver | None = None  # of a sharded model, as soon as something is saved
-        self.splitter = Splitter(model, self.carried, self.start_again, world, self.is_sharded)
+        is_replicated = world.size > 1 and config.parallel == "replicate"
+        self.sums = GradientSums(self.parameters if is_replicated else [], world)
+        self.splitter = Splitter(model, self.carried, self.start_again, world, self.is_sharded, self.sums.begin_last)
         self.progress, self.loggers = Progress(), loggers or Loggers()
         self.is_open, self.saved = False, (-1, -1)  # the journal; step and validation of the last checkpoint
         self.signals: list[int] = []
@@ -317,6 +319,7 @@ class Trainer:
     def start_again(self) -> None:
         """Delete what a step has computed so far, before its optimiser."""
         self.optimizer.zero_grad(set_to_none=True)
+        self.sums.start_again()
         self.histograms.activations.clear()
         self.seed()
 
@@ -345,8 +348,7 @@ class Trainer:
 
         zero = torch.zeros((), device=self.device, dtype=self.dtype)
         loss = self.splitter.sum(batches, add_gradient, zero, self.progress)
-        if self.world.size > 1 and self.config.parallel == "replicate":
-            sum_gradients(self.parameters, self.world)
+        self.sums.finish()
         average_statistics(self.model, self.world)
         self.settle_saves()  # weights change next
         return self.world.sum(loss)

@@ -8,8 +8,9 @@ whole micro-batch, as they do after any other change of its size.
 
 Memory can run out in the middle of a backward pass, when some gradients have been added up already. Therefore nothing
 is kept of such a step: its gradients are deleted, its random draws are seeded again, the state of texts that continue
-is restored, and all its micro-batches are computed again. Gradients are summed over the ranks after that, once per
-step, so that one rank can divide its micro-batches and the others need not.
+is restored, and all its micro-batches are computed again. Only gradients that are being summed over the ranks already
+are kept: they were complete (gradient_sums.py), with what was drawn for them. One rank can divide its micro-batches,
+and the others need not.
 
 The size that does not fit is remembered in the checkpoint, and no larger part is tried again. A step cannot be divided
 
@@ -42,7 +43,8 @@ class Splitter:
     """Adds up the losses of the micro-batches of a step, in parts that fit in memory.
 
     `carried` is the state that the objective keeps between steps (…, B, D), by block of rows; `start_again` deletes
-    what a step has computed so far. `is_sharded` says that ranks exchange weights during a pass.
+    what a step has computed so far. `is_sharded` says that ranks exchange weights during a pass. `begin_last` is called
+    before the last part of a step, whose backward pass completes the gradients.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Splitter:
         start_again: Callable[[], None],
         world: World,
         is_sharded: bool = False,
+        begin_last: Callable[[], None] = lambda: None,
     ) -> None:
         self.model, self.carried, self.start_again = model, carried, start_again
-        self.world, self.is_sharded = world, is_sharded
+        self.world, self.is_sharded, self.begin_last = world, is_sharded, begin_last
 
     def sum(self, batches: Sequence[Tensors], compute: Compute, loss: Tensor, at: Progress) -> Tensor:
         """Add the losses of all micro-batches to `loss`, which is 0. `at.largest_part` is lowered until they fit."""
@@ -77,13 +80,15 @@ class Splitter:
 
         The error ends here: it holds on to the tensors of the pass that failed.
         """
-        for batch in batches:
+        for number, batch in enumerate(batches, start=1):
             parts = parts_of(batch, most)
             rows = state_by_rows(self.carried, batch, parts)
             for i, part in enumerate(parts):
                 try:
                     if rows is not None:
                         rows.enter(i)
+                    if number == len(batches) and i == len(parts) - 1:
+                        self.begin_last()
                     loss += compute(part)
                 except (RuntimeError, MemoryError) as error:
                     if not is_out_of_memory(error) or not self.can_divide(part):
