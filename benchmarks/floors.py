@@ -103,7 +103,8 @@ def trace(package: Path, command: list[str]) -> None:
         if state["is_looping"] or not is_function:
             return
         state["is_planned"] |= name in ("probe", "open_folder", "claim_folder")
-        calls["weights"] += name == "load_tensors" and frame.f_locals["path"].name == "model.safetensors"
+        is_read = name in ("load_tensors", "map_tensors")
+        calls["weights"] += is_read and frame.f_locals["path"].name == "model.safetensors"
         calls["tunes"] += (file, name) == ("tuning/methods.py", "tune")
         if state["is_planned"] and name in ("with_model", "with_tables", "with_vocab", "changed"):
             caller = frame.f_back

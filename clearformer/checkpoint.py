@@ -199,6 +199,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, facts_in(file)
 
 
+def map_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Like `load_tensors`, but the tensors stay in the file: what is used of them is read when it is used.
+
+    The system takes the memory of their pages back whenever it needs it. The file may be replaced, but not changed.
+    """
+    with open_tensors(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, facts_in(file)  # noqa: SIM118
+
+
 def read_facts(path: Path) -> dict[str, Any]:
     """Read the facts that `save_tensors` stored in a file. Only the header is read."""
     with open_tensors(path) as file:
@@ -263,8 +272,35 @@ def load_weights(
 ) -> None:
     """Load weights into a model, which may be sharded. With `part`, load only the tensors listed there.
 
-    Missing, unexpected and wrongly shaped tensors are errors. Tied weights are stored once.
+    Missing, unexpected and wrongly shaped tensors are errors. Tied weights are stored once. One tensor is copied after
+    the other, so that no second copy of the model is made.
     """
+    state = state_for(model, weights, where, part)
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            state[name].copy_(like(tensor, state[name]))
+
+
+def map_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Like `load_weights`, but the tensors become the parameters, which need no memory of their own before.
+
+    They are copied only if the parameters have another dtype.
+    """
+    state_for(model, weights, where)
+    owned = {name: p for name, p in model.named_parameters() if name in weights}  # by the name that is saved
+    mapped = {id(p): nn.Parameter(weights[name].to(p.dtype), p.requires_grad) for name, p in owned.items()}
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if id(parameter) in mapped:
+                setattr(module, name, mapped[id(parameter)])
+    rest = {name: tensor for name, tensor in weights.items() if name not in owned}
+    load_weights(model, rest, where, rest.keys())
+
+
+def state_for(
+    model: nn.Module, weights: Mapping[str, Tensor | Stored], where: str, part: Collection[str] | None = None
+) -> dict[str, Tensor]:
+    """Return the tensors of a model that are loaded, after a check that the weights are for them."""
     state = {name: tensor for name, tensor in model.state_dict().items() if part is None or name in part}
     expected = set(unique_names(model)) & state.keys()
     missing, extra = sorted(expected - set(weights)), sorted(set(weights) - set(state))
@@ -282,7 +318,7 @@ def load_weights(
                 f"not {tuple(state[name].shape)}",
                 "recipe.toml or the tokenizer comes from another run; copy the whole run folder again",
             )
-    model.load_state_dict({name: like(tensor, state[name]) for name, tensor in weights.items()}, strict=False)
+    return state
 
 
 def unique_names(model: nn.Module) -> list[str]:
@@ -308,7 +344,8 @@ def fingerprint(model: nn.Module) -> str:
     digest = sha256()
     for name, tensor in sorted(weights_of(model).items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        data: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        digest.update(data)
     return digest.hexdigest()[:16]
 
 

@@ -23,10 +23,11 @@ from clearformer.checksums import seal, small_files
 from clearformer.errors import CheckpointError, ConfigError, Interrupted, MachineError, Paused
 from clearformer.layers.linear import pack
 from clearformer.loading.folder import read_class_names, require_intact
-from clearformer.loading.open import located, on_base, open_base, open_model, take_weights
+from clearformer.loading.open import located, on_base, open_base, open_model, taking
 from clearformer.memory import is_out_of_memory, keep_freed_memory, peak_mb
 from clearformer.metric import Metric
-from clearformer.models.build import build_model, model_class, require_memory
+from clearformer.models.build import build_deferred, build_model, model_class, require_memory
+from clearformer.models.deferred import Deferred
 from clearformer.recipe import Recipe
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
@@ -222,14 +223,17 @@ def set_up(
     task = prepare(with_batches(recipe, run, device, world), run, world, base, survey)
     final = task.recipe
     torch.manual_seed(final.train.seed)
-    require_memory(final.model)
     is_sharded = final.train.parallel == "shard" and world.size > 1
+    require_memory(final.model, world.size if is_sharded else 1)
     with built_in(final.train.precision):
-        model = build_model(final.model)
-    model = model if is_sharded else model.to(device)  # `shard` moves a block at a time
-    if base is not None:
-        take_weights(model, base)
-    learning = tune(model, final.tuning) if final.tuning is not None else None
+        # A sharded model is filled by `shard`, a block at a time: no rank ever holds the whole.
+        model, later = build_deferred(final.model) if is_sharded else (build_model(final.model), nullcontext())
+    model = model if is_sharded else model.to(device)
+    take = None if base is None else taking(model, base)
+    if take is not None and not is_sharded:
+        take()
+    with later:
+        learning = tune(model, final.tuning) if final.tuning is not None else None
     if world.is_first:
         announce(task, model, device, world)
     plain = task.build_objective()
@@ -238,8 +242,10 @@ def set_up(
     if final.train.recompute == "blocks" and not recompute_blocks(model) and not hasattr(plain, "chunk"):
         console.print(f"{final.model.kind} has no blocks to recompute: train.recompute = blocks has no effect")
     objective = compiled(plain, model, how)
-    if is_sharded:
-        shard(model, device)
+    if isinstance(later, Deferred):
+        shard(model, device, later.fill)
+        if take is not None:
+            take()  # each rank its rows
     saved = learning if final.tuning is not None and final.tuning.is_partial else None
     optimizer = final.optim.build(model, is_recorded)
     parts = (model, objective, optimizer, final.schedule, final.train, run, device, world)

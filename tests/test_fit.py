@@ -11,7 +11,7 @@ from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.checksums import CHECKSUMS
 from clearformer.data.sources import evenly_spaced
 from clearformer.errors import CheckpointError, ConfigError, MachineError
-from clearformer.loading import folder as loading_read
+from clearformer.loading import open as loading_open
 from clearformer.models.build import build_model
 from clearformer.recipe import Recipe
 from clearformer.tasks import task_named
@@ -240,8 +240,9 @@ def test_a_full_finetuning_killed_while_it_prepares_goes_on(done, pairs, tmp_pat
 def test_weights_of_a_base_are_read_once(done, pairs, tmp_path, monkeypatch):
     """And none where a header will do: planning reads no tensor."""
     reads = []
-    original = loading_read.load_tensors
-    monkeypatch.setattr(loading_read, "load_tensors", lambda path: reads.append(path) or original(path))
+    for name in ("load_tensors", "map_tensors"):
+        original = getattr(loading_open, name)
+        monkeypatch.setattr(loading_open, name, lambda path, original=original: reads.append(path) or original(path))
     short = ["train.steps=2", "train.tokens=128", "tuning.lora.targets=['q']"]
     finetune(done, pairs=pairs, method="lora", out=tmp_path / "run", settings=short, device="cpu")
     assert reads == [done / "model.safetensors"]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from math import inf, nan
 from pathlib import Path
@@ -86,7 +86,7 @@ def task_of(recipe: Tables) -> type[Task]:
     return task_named(recipe.objective.kind)
 
 
-def read_run(run: RunFolder) -> Parts:
+def read_run(run: RunFolder, read: Callable[[Path], tuple[dict[str, Tensor], Any]] = load_tensors) -> Parts:
     """Read the recipe, weights and tokenizers of a run folder: an imported model, or the best checkpoint of a run."""
     require_intact(run)
     recipe = Recipe.read(run.recipe)
@@ -96,7 +96,7 @@ def read_run(run: RunFolder) -> Parts:
             f"wait for the first validation, or resume the run: clearformer train --resume --out {run.path}",
         )
     tokenizers = load_tokenizers(run, task_of(recipe).n_tokenizers)
-    weights, facts = load_tensors(run.model)
+    weights, facts = read(run.model)
     fingerprints = [tokenizer.fingerprint() for tokenizer in tokenizers]
     if facts.get("tokenizers", fingerprints) != fingerprints:
         check_fit(tokenizers, recipe, run.path)

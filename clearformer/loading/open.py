@@ -1,13 +1,22 @@
 """Load a model from a run folder or a Hugging Face folder. A partially fine-tuned model needs its base model too."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from clearformer.checkpoint import RunFolder, fingerprint, load_weights, unique_names, weights_of
+from clearformer.checkpoint import (
+    RunFolder,
+    fingerprint,
+    load_tensors,
+    load_weights,
+    map_tensors,
+    unique_names,
+    weights_of,
+)
 from clearformer.errors import CheckpointError
 from clearformer.handles.handle import Handle
 from clearformer.interop.huggingface.folder import read_template
@@ -23,7 +32,7 @@ from clearformer.loading.folder import (
     read_temperature,
     task_of,
 )
-from clearformer.models.build import build_model, build_unfilled
+from clearformer.models.build import build_mapped, build_model, build_unfilled
 from clearformer.models.build import check_fit as check_size
 from clearformer.models.classifier import Classifier
 from clearformer.recipe import Recipe
@@ -33,10 +42,13 @@ from clearformer.training.precision import pick_device
 from clearformer.tuning.methods import TuningConfig, for_inference, tune
 
 
-def open_model(model: str | Path = DEFAULT, device: str = "cpu", opening: tuple[Path, ...] = ()) -> Pretrained:
+def open_model(
+    model: str | Path = DEFAULT, device: str = "cpu", opening: tuple[Path, ...] = (), is_mapped: bool = False
+) -> Pretrained:
     """Load a model onto a device, with its tokenizers, from a folder or by the name of a bundled model.
 
-    `opening` are the fine-tuned models whose base model it is, and which are being loaded.
+    `opening` are the fine-tuned models whose base model it is, and which are being loaded. With `is_mapped`, weights
+    stay in their file if they can: of a run folder that has all of them. They should only be read then.
     """
     path = find(model)
     if path.resolve() in opening:
@@ -44,13 +56,17 @@ def open_model(model: str | Path = DEFAULT, device: str = "cpu", opening: tuple[
             f"{path} is its own base model",
             "set `base` under [tuning] in recipe.toml to the model it started from",
         )
-    recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path))
+    read = map_tensors if is_mapped else load_tensors
+    recipe, weights, tokenizers = read_foreign(path) if is_foreign(path) else read_run(RunFolder(path), read)
     check_fit(tokenizers, recipe, path)
     where = str(path if is_foreign(path) else RunFolder(path).model)
     if recipe.tuning is None or not recipe.tuning.is_partial:
         require_finite(weights, where)
-        network = build_unfilled(recipe.model, weights, where)
-        load_weights(network, weights, where)
+        if is_mapped:
+            network = build_mapped(recipe.model, weights, where)
+        else:
+            network = build_unfilled(recipe.model, weights, where)
+            load_weights(network, weights, where)
     else:  # the base model, and the weights trained on top of it
         tuning = located(recipe.tuning, path)
         recipe = recipe.with_tables(tuning=tuning)
@@ -78,9 +94,9 @@ def require_finite(weights: Mapping[str, Tensor], where: str) -> None:
 
 
 def open_base(tuning: TuningConfig, opening: tuple[Path, ...] = ()) -> Pretrained:
-    """Load the base model of a fine-tuned model, and compare its weights with the recorded fingerprint, if any."""
+    """Open the base model of a fine-tuned model, and compare its weights with the recorded fingerprint, if any."""
     try:
-        base = open_model(str(tuning.base), opening=opening)
+        base = open_model(str(tuning.base), opening=opening, is_mapped=True)
     except CheckpointError as error:
         raise CheckpointError(
             f"the base model cannot be loaded: {error.message}",
@@ -160,6 +176,11 @@ def reader_config(base: Pretrained) -> Any:
 
 def take_weights(network: nn.Module, base: Pretrained) -> None:
     """Copy the weights of the base model. A head that it lacks, or has in another shape, keeps its initial weights."""
+    taking(network, base)()
+
+
+def taking(network: nn.Module, base: Pretrained) -> Callable[[], None]:
+    """Return the function that copies the weights of the base model, also after the network was tuned or sharded."""
     refuse_prefix(base)
     weights = weights_of(base.network)
     if isinstance(network, Classifier):
@@ -167,13 +188,12 @@ def take_weights(network: nn.Module, base: Pretrained) -> None:
         known, heads = set(unique_names(network.base)), tuple(f"{name}." for name in heads_of(network.base))
         copied = {name: tensor for name, tensor in (inside or weights).items() if name in known}
         new = {name for name in known - copied.keys() if name.startswith(heads)}
-        load_weights(network.base, copied, base.name, known - new)
-    else:
-        heads = tuple(f"{name}." for name in heads_of(network))
-        theirs, ours = ({name: t.shape for name, t in side.items()} for side in (weights, weights_of(network)))
-        new = {n for n in theirs.keys() | ours.keys() if n.startswith(heads) and theirs.get(n) != ours.get(n)}
-        copied = {name: tensor for name, tensor in weights.items() if name not in new}
-        load_weights(network, copied, base.name, ours.keys() - new)
+        return partial(load_weights, network.base, copied, base.name, known - new)
+    heads = tuple(f"{name}." for name in heads_of(network))
+    theirs, ours = ({name: t.shape for name, t in side.items()} for side in (weights, weights_of(network)))
+    new = {n for n in theirs.keys() | ours.keys() if n.startswith(heads) and theirs.get(n) != ours.get(n)}
+    copied = {name: tensor for name, tensor in weights.items() if name not in new}
+    return partial(load_weights, network, copied, base.name, ours.keys() - new)
 
 
 def heads_of(network: nn.Module) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ model_config("transformer-base")       a preset from models/presets/*.toml
 model_config("resnet")                 an architecture with its default sizes; presets take precedence
 build_model(config)                    the network, with newly initialised weights
 build_unfilled(config, weights, …)     the network for weights that are loaded next
+build_mapped(config, weights, …)       the network whose parameters are weights that stay in their file
+build_deferred(config)                 the network without memory, and what gives it its weights block by block
 """
 
 import tomllib
@@ -16,10 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearformer.checkpoint import map_weights
 from clearformer.errors import CheckpointError, ConfigError, MachineError, suggest
 from clearformer.layers.init import Undrawn
 from clearformer.memory import machine_bytes
 from clearformer.models import MODELS
+from clearformer.models.deferred import Deferred
 from clearformer.models.sizes import FACTOR, ROOM, at_most, check_sizes
 from clearformer.wording import count
 
@@ -100,6 +104,20 @@ def build_model(config: Any) -> nn.Module:
     return model
 
 
+def build_deferred(config: Any) -> tuple[nn.Module, Deferred]:
+    """Build the network without memory for its parameters, which `fill` draws as `build_model` does.
+
+    A registered network that looks at its own values while it is built gets them at once.
+    """
+    before = torch.default_generator.get_state()
+    try:
+        with Deferred() as later:
+            return build_model(config), later
+    except RuntimeError:
+        torch.default_generator.set_state(before)
+        return build_model(config), Deferred()
+
+
 def build_unfilled(config: Any, weights: Mapping[str, Tensor], where: str) -> nn.Module:
     """Build the network for `weights` without drawing its parameters: `load_weights` checks that all are loaded.
 
@@ -108,6 +126,15 @@ def build_unfilled(config: Any, weights: Mapping[str, Tensor], where: str) -> nn
     """
     with Undrawn(), about_as_large_as(weights, where):
         return build_model(config)
+
+
+def build_mapped(config: Any, weights: Mapping[str, Tensor], where: str) -> nn.Module:
+    """Build the network around `weights`, which become its parameters: it takes no memory beside them."""
+    with Undrawn(), about_as_large_as(weights, where):
+        model, later = build_deferred(config)
+    map_weights(model, weights, where)
+    later.fill(model, model)
+    return model
 
 
 def check_fit(config: Any, weights: Mapping[str, Tensor], where: str) -> None:
@@ -126,14 +153,14 @@ def about_as_large_as(weights: Mapping[str, Tensor], where: str) -> AbstractCont
     return at_most(FACTOR * n + ROOM, error)
 
 
-def require_memory(config: Any) -> None:
-    """Raise an error if the weights of a network alone are larger than the memory of this machine."""
+def require_memory(config: Any, n_parts: int = 1) -> None:
+    """Raise an error if one of n parts of the weights of a network alone is larger than the memory of this machine."""
     n_bytes = machine_bytes()
     error = MachineError(
         f"the weights of the model need more than the {n_bytes / 2**30:.3g} GiB of memory of this machine",
         "choose smaller sizes in [model]; clearformer inspect counts the parameters of a model",
     )
-    with at_most(n_bytes // 4, error):
+    with at_most(n_parts * n_bytes // 4, error):
         outline(config)
 
 

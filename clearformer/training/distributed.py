@@ -8,7 +8,7 @@ token count of all ranks, so that the summed gradients are exactly those of one 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -117,9 +117,13 @@ def leave_world(world: World) -> None:
         dist.destroy_process_group()
 
 
-def shard(model: nn.Module, device: torch.device) -> None:
+def shard(
+    model: nn.Module, device: torch.device, fill: Callable[[nn.Module, nn.Module], None] = lambda model, part: None
+) -> None:
     """Shard the weights of every block over the ranks, then the rest of the model.
 
+    `fill` gives a part of the model its weights, just before it is sharded (models/deferred.py): a rank holds no more
+    than its shards and one part.
     Gradients are summed, not averaged, because each rank has divided by the token count of all ranks. A forward pass
     enters the model through `hidden`, `read` or `answers`, a search through `start` and `step`. The weights outside the
     blocks, embeddings and head, stay gathered until the backward pass ends.
@@ -134,6 +138,10 @@ def shard(model: nn.Module, device: torch.device) -> None:
     mesh = DeviceMesh.from_group(group, device.type)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     for part in [*(block for blocks in reversed(lists) for block in blocks), model]:
+        fill(model, part)
+        for parameter in part.parameters():
+            if not parameter.is_contiguous():  # a convolution in channels-last, which FSDP2 refuses
+                parameter.data = parameter.data.contiguous()
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=part is not model)
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction

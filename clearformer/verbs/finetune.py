@@ -80,7 +80,7 @@ def finetune(
             raise ConfigError("transformers has no model with a prefix", "choose another method, such as --method lora")
         require_exportable(chosen.recipe.model)
     require_out(cast(Recipe, chosen.recipe), out)
-    base = open_model(where)
+    base = open_model(where, is_mapped=True)
     refuse_prefix(base)
     folder = Path(out) if out else default_folder(chosen.recipe, where.name)
     return start(chosen, folder, False, device, base, callbacks).finish()

@@ -15,6 +15,7 @@ from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, Soun
 from clearformer.errors import CheckpointError
 from clearformer.models import MODELS
 from clearformer.models.build import build_unfilled, model_config, presets
+from clearformer.models.deferred import Deferred
 from clearformer.tasks import objective_named, objective_names
 
 B, S, T, V = 2, 7, 5, 23
@@ -134,6 +135,44 @@ def test_a_network_for_loaded_weights_draws_none(name: str) -> None:
     expected, actual = ({**dict(net.named_parameters()), **dict(net.named_buffers())} for net in (drawn, unfilled))
     assert expected.keys() == actual.keys()
     assert all(tensor.equal(actual[key]) for key, tensor in expected.items())
+
+
+@every_model
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_network_that_is_filled_later_has_the_same_bits(name: str, dtype: torch.dtype) -> None:
+    """Block by block, in any order: the same parameters, tied ones included, tables, and random draws afterwards."""
+    torch.set_default_dtype(dtype)
+    try:
+        drawn = build(name)
+        after = torch.get_rng_state()
+        with Deferred() as later:
+            model = build(name)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.get_rng_state().equal(after)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    for part in (*reversed([*model.children()]), model):
+        later.fill(model, part)
+        assert not any(tensor.is_meta for tensor in (*part.parameters(), *part.buffers()))
+    assert torch.get_rng_state().equal(after)
+    expected, actual = (
+        {**dict(net.named_parameters(remove_duplicate=False)), **dict(net.named_buffers())} for net in (drawn, model)
+    )
+    assert expected.keys() == actual.keys()
+    for key, tensor in expected.items():
+        assert tensor.dtype == actual[key].dtype
+        assert tensor.requires_grad == actual[key].requires_grad
+        assert tensor.equal(actual[key])
+    assert len(dict(drawn.named_parameters())) == len(dict(model.named_parameters()))  # tied
+    if dtype == torch.float32:
+        batch = batch_for(drawn.eval())
+        assert outputs(drawn, batch).equal(outputs(model.eval(), batch))
+
+
+def outputs(model: Any, batch: Any) -> torch.Tensor:
+    with torch.no_grad():
+        result = model(batch)
+    return result if isinstance(result, torch.Tensor) else result[0]
 
 
 @every_model
