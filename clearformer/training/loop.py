@@ -8,7 +8,6 @@ needs no random state. A resumed run is bit-identical to an uninterrupted one if
 (on the CPU, and on CUDA with `deterministic`).
 """
 
-import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,6 +25,7 @@ from clearformer.data.batch import Tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused, Stopped, TrainingError
 from clearformer.metric import LOSS, Metric
 from clearformer.training.average import Average, learning
+from clearformer.training.budget import is_due, is_spent, is_stale, length
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import Poll, World, block_by_block
 from clearformer.training.feed import StepSource, feed
@@ -139,14 +139,14 @@ class Trainer:
         try:
             if config.on_nonfinite == "rewind" and not self.run.checkpoint.exists():
                 self.save()
-            if at.judged < at.step and self.is_due(config.validate_every):  # stopped before this validation
+            if at.judged < at.step and is_due(at, config, config.validate_every):  # stopped before this validation
                 self.run_validation()
                 self.checkpoint()
-            n_steps = 0 if self.is_stale or self.is_spent else config.steps - at.step
+            n_steps = 0 if is_stale(at, config) or is_spent(at, config) else config.steps - at.step
             for batches, n_tokens in feed(source, at, n_steps, self.world, self.device):
                 self.step(batches, n_tokens)
                 self.finishes_step = True
-                self.journal.progress(at.step, self.length)
+                self.journal.progress(at.step, length(at, config))
                 if config.max_seconds is not None:
                     at.seconds = self.world.agree(time.monotonic() - self.clock)
                 is_over = self.complete_step()
@@ -196,31 +196,33 @@ class Trainer:
         """Do what is due after a step: log, validate, save. Returns whether the run is over."""
         at, config = self.progress, self.config
         minutes = (time.monotonic() - self.saved_at) / 60
-        (signal, is_late), is_last = self.world.largest(self.signal, minutes > config.save_minutes), self.is_spent
+        signal, is_late = self.world.largest(self.signal, minutes > config.save_minutes)
+        is_last = is_spent(at, config)
         is_ending = bool(signal) or at.step == config.pause
-        if not (is_ending or is_late or self.is_due(config.log_every, config.validate_every, config.save_every)):
+        if not (is_ending or is_late or is_due(at, config, config.log_every, config.validate_every, config.save_every)):
             return False
         if self.has_rewound():
             return False
-        if self.is_due(config.log_every) and self.meter.steps:
+        if is_due(at, config, config.log_every) and self.meter.steps:
             self.log()
-        if self.is_due(config.validate_every):
+        if is_due(at, config, config.validate_every):
             self.histograms.write(at.step)
             signal = signal or self.run_validation()  # if it is left out, it follows when the run is resumed
         at.seconds = time.monotonic() - self.clock
-        if is_ending or signal or is_late or self.is_stale or self.is_due(config.save_every):
+        is_over = is_last or is_stale(at, config)
+        if is_ending or signal or is_late or is_over or is_due(at, config, config.save_every):
             self.journal.sync()
             self.begin_save()
-        if is_ending or signal or is_last or self.is_stale:
+        if is_ending or signal or is_over:
             self.wait_for_saves()
         if signal and (not is_last or at.judged < at.step):
             raise Interrupted(signal)
-        if is_ending and not (is_last or self.is_stale):
+        if is_ending and not is_over:
             raise Paused
-        if self.is_stale:
+        if is_stale(at, config):
             self.journal.say(f"stopped early: {count(at.stale, 'validation')} without a better {self.metric.name}")
         self.meter.start()
-        return self.is_stale or is_last
+        return is_over
 
     def has_rewound(self) -> bool:
         """Stop the clock, and do what train.on_nonfinite says of bad steps. Returns whether the run went back."""
@@ -265,32 +267,6 @@ class Trainer:
     def signal(self) -> int:
         """The number of the first signal that this process has received, or 0."""
         return self.signals[0] if self.signals else 0
-
-    def is_due(self, *periods: int) -> bool:
-        """Whether one of these periods, or the run, ends with this step."""
-        return self.is_spent or any(self.progress.step % period == 0 for period in periods)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the budget of steps, tokens or seconds is used up."""
-        at, config = self.progress, self.config
-        return (
-            at.step >= config.steps
-            or at.tokens >= (config.max_tokens or math.inf)
-            or at.seconds >= (config.max_seconds or math.inf)
-        )
-
-    @property
-    def length(self) -> float:
-        """The number of steps in the run, extrapolated from its speed if tokens or seconds are limited."""
-        at, config = self.progress, self.config
-        by_tokens = at.step * config.max_tokens / at.tokens if config.max_tokens and at.tokens else math.inf
-        by_seconds = at.step * config.max_seconds / at.seconds if config.max_seconds and at.seconds else math.inf
-        return min(config.steps, by_tokens, by_seconds)
-
-    @property
-    def is_stale(self) -> bool:
-        return bool(self.config.patience) and self.progress.stale >= self.config.patience
 
     def step(self, batches: Sequence[Tensors], n_tokens: int) -> None:
         """Update the weights once. `n_tokens` counts the target tokens of all micro-batches of all ranks."""
@@ -355,7 +331,7 @@ class Trainer:
 
     def rate(self, step: int) -> float:
         peak: float = self.optimizer.defaults["lr"]
-        return peak * self.schedule.factor(step, self.length)
+        return peak * self.schedule.factor(step, length(self.progress, self.config))
 
     def log(self) -> None:
         at = self.progress

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from clearformer.checkpoint import RunFolder, load_tensors
 from clearformer.errors import CheckpointError, Interrupted, Paused, TrainingError
 from clearformer.metric import LOSS, Metric
+from clearformer.training.budget import length
 from clearformer.training.config import TrainConfig
 from clearformer.training.distributed import World
 from clearformer.training.journal import read_metrics
 from clearformer.training.loop import Trainer
 from clearformer.training.optim import OptimConfig
 from clearformer.training.precision import reseed
+from clearformer.training.progress import Progress
 from clearformer.training.schedules import ScheduleConfig
 
 CPU = torch.device("cpu")
@@ -312,12 +314,12 @@ def test_a_schedule_arrives_when_the_budget_does(tmp_path):
     toy = trainer(tmp_path, max_tokens=54)
     toy.schedule = ScheduleConfig(kind="linear", warmup=0)
     toy.progress.step, toy.progress.tokens = 4, 24
-    assert toy.length == 9
+    assert length(toy.progress, toy.config) == 9
     assert toy.rate(4) == pytest.approx(1e-2 * 5 / 9)
     toy.progress.seconds = 2.0
     toy.config = toy.config.changed(max_seconds=4.0)
-    assert toy.length == 8
-    assert trainer(tmp_path).length == 19
+    assert length(toy.progress, toy.config) == 8
+    assert length(Progress(), trainer(tmp_path).config) == 19
 
 
 def by_table(losses):
