@@ -210,7 +210,8 @@ class Trainer:
             signal = signal or self.run_validation()  # if it is left out, it follows when the run is resumed
         at.seconds = time.monotonic() - self.clock
         is_over = is_last or is_stale(at, config)
-        if is_ending or signal or is_late or is_over or is_due(at, config, config.save_every):
+        # Not `is_due`: since the validation, the clocks of the ranks differ, and train.max_seconds may be over on one.
+        if is_ending or signal or is_late or is_over or at.step % config.save_every == 0:
             self.journal.sync()
             self.begin_save()
         if is_ending or signal or is_over:

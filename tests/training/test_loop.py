@@ -282,6 +282,20 @@ def test_a_budget_of_seconds_ends_a_training_like_its_last_step(tmp_path, monkey
     assert load_tensors(tmp_path / "last.safetensors")[1]["progress"]["step"] == progress.step
 
 
+def test_what_is_due_does_not_depend_on_the_clock_of_a_rank(tmp_path, monkeypatch):
+    """A validation takes longer than the run may. Its rank saves with the next step, when all agree on the time."""
+    toy = trainer(tmp_path, validate=lambda model, step: {"score": slow(toy)}, max_seconds=1000, save_every=100)
+    saved, begin_save = [], toy.begin_save
+    monkeypatch.setattr(toy, "begin_save", lambda: (saved.append(toy.progress.step), begin_save()))
+    assert toy.train(ToySteps()).step == 6
+    assert saved == [6]
+
+
+def slow(toy):
+    toy.clock -= 2000
+    return 0.0
+
+
 @pytest.mark.parametrize("validate", [peak, None])
 @pytest.mark.parametrize("budget", [{"max_tokens": 24}, {"max_seconds": 1e-9}, {"steps": 4}])
 def test_a_budget_that_was_spent_before_any_validation_is_judged_when_resumed(tmp_path, budget, validate):
