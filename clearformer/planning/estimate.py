@@ -151,7 +151,10 @@ def sharded_parts(done: Rehearsal, step: Rehearsed, n: int) -> dict[str, int]:
 
 
 def exchange_seconds(done: Rehearsal, recipe: Tables, target: Target) -> float:
-    """Seconds per step to sum gradients, or to gather and scatter sharded weights, in a ring without overlap."""
+    """Seconds per step to sum gradients, or to gather and scatter sharded weights, in a ring.
+
+    An upper limit: both go on while the backward pass computes, for as long as it has work.
+    """
     n = target.n_devices
     if n == 1 or not target.device.link_gb_per_s:
         return 0.0
