@@ -81,7 +81,7 @@ class Splitter:
         The error ends here: it holds on to the tensors of the pass that failed.
         """
         for number, batch in enumerate(batches, start=1):
-            parts = parts_of(batch, most)
+            parts = [batch] if self.is_sharded else parts_of(batch, most)
             rows = state_by_rows(self.carried, batch, parts)
             for i, part in enumerate(parts):
                 try:

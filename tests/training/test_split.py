@@ -263,6 +263,14 @@ def test_sharded_weights_cannot_be_divided(tmp_path):
         gradient(short, [batch_for("gpt")])
 
 
+def test_sharded_weights_are_not_divided_by_the_limit_of_a_checkpoint(tmp_path):
+    """A run that was divided in one process continues on several, whose passes must all be alike."""
+    sharded = trainer_for("gpt", tmp_path)
+    sharded.splitter.is_sharded, sharded.progress.largest_part = True, 2 * T
+    gradient(sharded, [batch_for("gpt"), batch_for("gpt", 3)])
+    assert sharded.objective.calls == 2
+
+
 def test_parts_by_size():
     batch = batch_for("gpt")
     assert size_of(batch) == 2 * B * T
