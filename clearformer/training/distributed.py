@@ -123,7 +123,7 @@ def shard(
     """Shard the weights of every block over the ranks, then the rest of the model.
 
     `fill` gives a part of the model its weights, just before it is sharded (models/deferred.py): a rank holds no more
-    than its shards and one part.
+    than its shards and one part, which is a block, or all that is in none.
     Gradients are summed, not averaged, because each rank has divided by the token count of all ranks. A forward pass
     enters the model through `hidden`, `read` or `answers`, a search through `start` and `step`. The weights outside the
     blocks, embeddings and head, stay gathered until the backward pass ends.

@@ -17,6 +17,7 @@ the others need not wait for the end of the pass; which gradients a bucket has n
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from clearformer.errors import MachineError
+from clearformer.memory import is_out_of_memory
 from clearformer.training.distributed import World
 
 BUCKET = 25 * 2**20  # bytes of gradients that are summed together
@@ -144,11 +147,27 @@ class Sum:
         self.tensors = tensors
         is_one = len(tensors) == 1 and tensors[0].is_contiguous()
         self.flat = tensors[0] if is_one else torch.cat([t.flatten() for t in tensors])
-        self.work = dist.all_reduce(self.flat, async_op=True)
+        with exchanging():
+            self.work = dist.all_reduce(self.flat, async_op=True)
 
     def finish(self) -> None:
         assert self.work is not None
-        self.work.wait()
+        with exchanging():
+            self.work.wait()
         if self.flat is not self.tensors[0]:
             parts = self.flat.split([t.numel() for t in self.tensors])
             torch._foreach_copy_(self.tensors, [part.view_as(t) for t, part in zip(self.tensors, parts)])
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """A sum that fails for lack of memory cannot be repeated: other ranks may have it already."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MachineError(
+            "the memory is too small to sum gradients over the processes",
+            "use smaller batches: halve train.tokens, and double train.accumulation",
+        ) from error

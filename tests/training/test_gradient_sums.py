@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from clearformer.errors import MachineError
 from clearformer.training import gradient_sums
 from clearformer.training.distributed import World
 from clearformer.training.gradient_sums import GradientSums, buckets, sum_gradients
@@ -308,6 +309,31 @@ def test_a_rank_that_starts_again_sums_nothing_twice_and_holds_gradients_once(by
         assert facts["close"]
         assert facts["sent"] == ["s0", "s1", "s2", "s3", "s4", "s5"]
         assert 6 <= facts["peak"] < 8.5
+
+
+class Failed:
+    """What a collective returns that has failed on the way."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def wait(self) -> None:
+        raise RuntimeError(self.message)
+
+
+@pytest.mark.parametrize(("message", "error"), [("std::bad_alloc", MachineError), ("Connection closed", RuntimeError)])
+def test_a_sum_that_failed_is_not_repeated(
+    message: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step would start again for lack of memory, and take this sum for complete."""
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor, async_op: Failed(message))
+    monkeypatch.setattr(gradient_sums, "AT_ONCE", 1)
+    monkeypatch.setattr(gradient_sums, "BUCKET", SMALL)
+    weights = matrices()
+    sums = GradientSums(weights, World(0, 2))
+    sums.begin_last()
+    with pytest.raises(error):
+        chain(weights, 0).backward()  # type: ignore[no-untyped-call]
 
 
 # --- in training
