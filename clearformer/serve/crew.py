@@ -43,7 +43,7 @@ def workers_for(n_weights: int, n_threads: int) -> int:
 
 
 class Listener(Protocol):
-    """The engine: it is notified in the thread of the crew."""
+    """The crews of an engine (crews.py): they are notified in the thread of this one."""
 
     def heard_from(self, crew: "Crew", messages: list[tuple[Text, Any]]) -> None:
         """Take the messages of a process about its texts."""

@@ -74,7 +74,7 @@ class Load:
 
 
 class Listener(Protocol):
-    """Who receives the tokens, results and errors of texts: the engine."""
+    """Who receives the tokens, results and errors of texts: reports.py, or a worker process."""
 
     def heard(self, text: Text, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
         """Take the tokens of a step, and return the sequences to end. `top` returns the most probable tokens."""

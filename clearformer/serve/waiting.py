@@ -59,6 +59,10 @@ class Text:
         return self.crew is not None and self.crew.is_ready
 
     @property
+    def device(self) -> Any:
+        return next(self.model.parameters()).device
+
+    @property
     def n_rows(self) -> int:
         """The vectors that a layer computes in a step: one per hypothesis."""
         return 1 if self.sequences is None else int(self.sequences.width)

@@ -778,21 +778,21 @@ def test_closing_answers_a_call_in_progress(engine_of: Any, monkeypatch: pytest.
 
 
 def test_a_long_call_is_not_stuck_before_its_deadline(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
     engine, begun, release = engine_of(transformer()), Event(), Event()
     ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)), timeout=1000)
     assert begun.wait(20)
     time.sleep(0.1)
     assert not engine.is_stuck
     assert ticket.deadline is not None
-    engine.patient_until = ticket.deadline - 1000  # the deadline has passed
+    engine.watchdog.patient_until = ticket.deadline - 1000  # the deadline has passed
     assert engine.is_stuck
     release.set()
     ticket.result(20)
 
 
 def test_a_watchdog_sees_a_stuck_engine(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
     engine = engine_of(transformer())
     time.sleep(0.1)
     assert not engine.is_stuck  # it has nothing to do
