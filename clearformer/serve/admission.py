@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from clearformer.serve.budget import Budget, Holder
 from clearformer.serve.crews import Crews
 from clearformer.serve.scheduler import Load, Scheduler
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.texts import Text
+from clearformer.serve.waiting import Waiting
 
 
 class Admission:

@@ -1,11 +1,13 @@
 """Give work to the engine of a model, and wait for it: with a deadline, and only as long as the client waits, too.
 
 results = await ask(request, model, Translate(texts))            for every text, its results
+rows = await apply(request, model, Score(), texts)               for every item, its row
 async for event in listen(request, ticket): …                    the same, token by token
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -19,6 +21,7 @@ from clearformer.serve.logs import Logs
 from clearformer.serve.metrics import Metrics
 from clearformer.serve.pressure import Pressure
 from clearformer.serve.refusals import Refused
+from clearformer.serve.shared import Apply, Verb
 from clearformer.serve.store import Opened, Store
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
@@ -26,7 +29,8 @@ from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Un
 from clearformer.verbs.load import uses
 
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
-AnyWork = Translate | Generate | Call
+A_FILE = sys.maxsize  # for n_chars: as much as any text
+AnyWork = Translate | Generate | Apply | Call
 PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice it
 
 
@@ -103,6 +107,12 @@ async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0)
     async with attended(request, ticket):
         results = await ticket
     return results, ticket
+
+
+async def apply(request: Request, chosen: Chosen, verb: Verb, items: Sequence[Any], n_chars: int = 0) -> list[Any]:
+    """Return a row for each item, computed in passes that requests share."""
+    [[rows]], _ = await ask(request, chosen, Apply(verb, items), n_chars)
+    return list(rows)
 
 
 async def call(request: Request, chosen: Chosen, function: Any) -> Any:

@@ -27,7 +27,7 @@ from clearformer.data.workers import start
 from clearformer.errors import MachineError
 from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Load, Room
-from clearformer.serve.waiting import Text
+from clearformer.serve.texts import Text
 from clearformer.serve.worker import LAST, Drop, Job
 
 SMALL = 3e7  # weights: with more, the threads of a product share its work well, and copies take memory

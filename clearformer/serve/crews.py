@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from clearformer.serve.crew import Crew
 from clearformer.serve.reports import Reports
-from clearformer.serve.waiting import Text
+from clearformer.serve.texts import Text
 from clearformer.serve.work import NoMemory
 from clearformer.serve.worker import LAST, Again, Failed, Finished, Heard
 

@@ -26,17 +26,20 @@ from threading import Condition, Lock, Thread
 import torch
 
 from clearformer.handles.handle import Handle
+from clearformer.memory import is_out_of_memory
 from clearformer.serve.admission import Admission
 from clearformer.serve.budget import Budget
 from clearformer.serve.crew import Crew, workers_for
 from clearformer.serve.crews import Crews
 from clearformer.serve.opener import Opener
-from clearformer.serve.reports import Reports, Totals, stopped_early
+from clearformer.serve.reports import Reports, Totals, lack_of_memory, stopped_early
 from clearformer.serve.scheduler import Room, Scheduler
 from clearformer.serve.served import Served
+from clearformer.serve.shared import Shared, Sharing
+from clearformer.serve.texts import Text
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.turns import Turns
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.waiting import Waiting
 from clearformer.serve.watchdog import Watchdog
 from clearformer.serve.work import Busy, Closing, Work
 from clearformer.threads import most_threads
@@ -141,9 +144,15 @@ class Engine:
         """
         served = self.served
         handle, adapter = served.handle_for(work.adapter)
-        plans = [plan.with_adapter(adapter) for plan in work.plan(handle)]
+        try:
+            plans = [plan.with_adapter(adapter) for plan in work.plan(handle)]
+        except Exception as error:
+            raise (lack_of_memory() if is_out_of_memory(error) else error) from None
         ticket = Ticket(len(plans), None if timeout is None else time.monotonic() + timeout, self.notify)
-        texts = [Text(ticket, work, index, plan, handle.model) for index, plan in enumerate(plans)]
+        texts = [
+            (Sharing if isinstance(plan, Shared) else Text)(ticket, work, index, plan, handle.model)
+            for index, plan in enumerate(plans)
+        ]
         for text in texts:
             if text.sequences is not None:
                 ticket.n_prompt += len(text.sequences.source)
@@ -208,7 +217,7 @@ class Engine:
             self.changed.notify_all()
         self.thread.join(timeout)
         with self.changed:
-            self.is_ending = True
+            self.is_ending = self.turns.between.is_ending = True
             self.changed.notify_all()
         self.thread.join(END_SECONDS)
         if self.thread.is_alive():  # busy with a long text, or stuck: whoever waits is told

@@ -17,8 +17,8 @@ from typing import Any
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress
 from clearformer.memory import is_out_of_memory
+from clearformer.serve.texts import Text
 from clearformer.serve.ticket import Ticket, wake
-from clearformer.serve.waiting import Text
 from clearformer.serve.work import Answer, Closing, NoMemory, Top
 
 

@@ -10,7 +10,7 @@ from clearformer.generation.open_tables import Tables
 from clearformer.handles.handle import Handle, count_parameters
 from clearformer.serve.crew import Crew
 from clearformer.serve.scheduler import Room
-from clearformer.serve.waiting import Text
+from clearformer.serve.texts import Text
 from clearformer.serve.work import TooLarge
 
 

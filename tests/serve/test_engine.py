@@ -30,7 +30,8 @@ from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.texts import Text
+from clearformer.serve.waiting import Waiting
 from clearformer.serve.work import (
     Answer,
     Busy,

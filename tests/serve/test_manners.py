@@ -98,7 +98,7 @@ def test_metrics_count_the_ends_of_sequences(store: Store, monkeypatch: pytest.M
         assert counts("gpt") == {"length": 12}
         assert client.post("/v1/translate", json={"text": ["Hello.", ""], "beam": 2, "n": 2}).status_code == 200
         assert counts("en-fr-small") == {"stop": 4}
-        monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+        monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", fail)
         assert client.post("/v1/score", json={"model": "gpt", "text": "a"}).status_code == 500
         assert counts("gpt") == {"length": 12, "error": 1}
     with caller(create_app(store, limits=Limits(seconds=0.2))) as client, store.open("gpt").use():
@@ -148,7 +148,7 @@ def test_a_bug_is_logged_with_its_traceback(store: Store, monkeypatch: pytest.Mo
         raise RuntimeError("private details")
 
     stream = io.StringIO()
-    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", fail)
     with caller(create_app(store, logs=Logs(stream))) as client:
         response = client.post("/v1/score", json={"text": TEXT, "model": "gpt"})
         assert client.post("/v1/completions", json={"prompt": TEXT, "model": "gpt"}).status_code == 200
@@ -196,7 +196,7 @@ def test_memory_pressure(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust(*arguments: Any) -> None:
         torch.empty(2**60)
 
-    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", exhaust)
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", exhaust)
     with caller(create_app(store)) as client:
         response = client.post("/v1/score", json={"text": TEXT, "model": "gpt"})
         assert (response.status_code, "not enough memory" in response.text) == (503, True)
