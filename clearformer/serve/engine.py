@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Condition, Lock, Thread
+from threading import TIMEOUT_MAX, Condition, Lock, Thread
 
 import torch
 
@@ -41,7 +41,7 @@ from clearformer.serve.ticket import Ticket
 from clearformer.serve.turns import Turns
 from clearformer.serve.waiting import Waiting
 from clearformer.serve.watchdog import Watchdog
-from clearformer.serve.work import Busy, Closing, Work
+from clearformer.serve.work import Busy, Closing, Expired, Work
 from clearformer.threads import most_threads
 from clearformer.wording import count
 
@@ -162,7 +162,7 @@ class Engine:
                 raise Closing("the server is stopping", "send the request again later")
             if (n := len(self.waiting)) and n + len(texts) > self.max_waiting:
                 raise Busy(f"{count(n, 'text')} already waiting", self.seconds_to_wait(n))
-            if not self.n_running and not n:
+            if not (n or self.n_running or self.is_turning):
                 self.watchdog.progressed()
             self.waiting.add(texts)
             self.is_due = True
@@ -186,20 +186,28 @@ class Engine:
             old.crew.retire()
 
     @contextmanager
-    def paused(self) -> Iterator[Handle]:
-        """Give the handle to the calling thread between two steps, for work that changes the model for a while."""
-        with self.visitor:
+    def paused(self, timeout: float = TIMEOUT_MAX) -> Iterator[Handle]:
+        """Give the handle to the calling thread between two steps, for work that changes the model for a while.
+
+        Raises Expired if another visitor, or work that is not done, keeps it for `timeout` seconds.
+        """
+        end = time.monotonic() + timeout
+        if not self.visitor.acquire(timeout=timeout):
+            raise still_busy()
+        try:
             with self.changed:
                 self.n_visitors += 1
+                if not self.changed.wait_for(lambda: not self.is_turning, end - time.monotonic()):
+                    raise still_busy()
             try:
-                with self.changed:
-                    self.changed.wait_for(lambda: not self.is_turning)
                 yield self.handle
             finally:
-                with self.changed:
-                    self.n_visitors -= 1
-                    self.watchdog.progressed()
-                    self.changed.notify_all()
+                self.watchdog.progressed()
+        finally:
+            with self.changed:
+                self.n_visitors -= 1
+                self.changed.notify_all()
+            self.visitor.release()
 
     def close_if_idle(self) -> bool:
         """Accept no more work and stop, unless there is work or a visitor; returns whether the engine stops."""
@@ -283,3 +291,7 @@ class Engine:
     def take_back(self, texts: list[Text]) -> None:
         with self.changed:
             self.waiting.add_again(texts)
+
+
+def still_busy() -> Expired:
+    return Expired("the model is at work for others", "ask again later")

@@ -78,12 +78,13 @@ class Opened:
         return False
 
     @contextmanager
-    def use(self, off: Sequence[str] = ()) -> Iterator[Handle]:
+    def use(self, off: Sequence[str] = (), timeout: float = Limits.seconds) -> Iterator[Handle]:
         """Yield the handle between two steps of its engine, since a lens changes the model while it works.
 
+        Raises Expired if the engine does not come to that within `timeout` seconds.
         The heads in `off` are switched off: LAYER[HEADS], as in decoder.blocks.1.cross[0,2].
         """
-        with self.engine.paused() as handle:
+        with self.engine.paused(timeout) as handle:
             patches = switched_off(handle, off)
             with Lens(handle.model, put=patches) if patches else nullcontext():
                 yield handle

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -20,7 +21,7 @@ from clearformer.serve import metrics, pressure
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
 from clearformer.serve.logs import Logs
-from clearformer.serve.store import Store
+from clearformer.serve.store import Opened, Store
 
 HERE = "http://127.0.0.1:8137"
 TEXT = "The dog sees a tree"
@@ -169,6 +170,43 @@ def test_a_request_that_takes_too_long(store: Store, monkeypatch: pytest.MonkeyP
         assert time.monotonic() - begin < 60
     assert (response.status_code, response.json()["error"]["type"]) == (504, "timeout_error")
     assert opened.engine.n_waiting + opened.engine.n_running <= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": "gpt", "prompt": TEXT}),
+        ("/v1/chat/completions", {"model": "gpt", "messages": [{"role": "user", "content": TEXT}]}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT, "off": ["decoder.blocks.0.cross[0]"]}),
+    ],
+)
+def test_a_stream_of_a_stuck_engine_ends_with_an_event(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    from clearformer.serve.work import Call
+
+    monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
+    plain = Opened.use
+    monkeypatch.setattr(Opened, "use", lambda opened, off=(): plain(opened, off, 0.2))
+    store = Store([folders["gpt"]] if body["model"] == "gpt" else ["en-fr-small"])
+    opened, begun, release = store.open(), threading.Event(), threading.Event()
+    stuck = opened.engine.submit(Call(lambda handle: begun.set() or release.wait(60)))
+    assert begun.wait(20)
+    progress = opened.engine.watchdog.progress
+    with caller(create_app(store, limits=Limits(seconds=0.2))) as client:
+        response = client.post(path, json={**body, "stream": True})
+    assert response.status_code == 200
+    problem, done = response.text.strip().split("\n\n")[-2:]
+    assert done == "data: [DONE]"
+    error = json.loads(problem.split("data: ")[1])
+    error = error.get("error", error)
+    assert (error["code"], error["type"]) == ("timeout", "timeout_error")
+    assert (stuck.is_done, opened.engine.n_visitors) == (False, 0)
+    assert opened.engine.watchdog.progress == progress  # the watchdog is not told otherwise
+    release.set()
+    stuck.result(20)
+    store.close()
 
 
 def test_a_full_queue(folders: dict[str, Path]) -> None:
