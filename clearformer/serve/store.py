@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from clearformer.checkpoint import RunFolder
-from clearformer.errors import CheckpointError, ClearformerError, ConfigError, suggest
+from clearformer.errors import CheckpointError, ClearformerError, ConfigError, MachineError, suggest
 from clearformer.handles.handle import Handle, describe_architecture
 from clearformer.handles.translator import Translator, refuse_to_cut
 from clearformer.lens.patches import zero_heads
@@ -249,7 +249,10 @@ class Store:
             self.make_room(name)
             self.opening.add(name)
         try:
-            handle, adapters = self.load(opener)
+            try:
+                handle, adapters = self.load(opener)
+            except (ClearformerError, OSError, ValueError) as error:
+                raise self.unreadable(name, error, path) from error
             with self.lock:
                 self.budget = self.budget or Budget(Room.of(handle.device).bytes)
             engine = Engine(
@@ -266,6 +269,18 @@ class Store:
         finally:
             self.opening.discard(name)
         return opened
+
+    def unreadable(self, name: str, error: Exception, folder: Path) -> ClearformerError:
+        """Return the error of a request for a model that cannot be opened. It is not the client's, and no bug.
+
+        The models given by --model are opened when the server starts, and the command says where they are.
+        """
+        if isinstance(error, MachineError) or (isinstance(error, ClearformerError) and name in self.given):
+            return error
+        message = f"`{name}` cannot be opened: {problem_of(error, folder)}"
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            return MachineError(message, "look at the files, disks and limits of the machine, or try again")
+        return CheckpointError(message, getattr(error, "hint", None) or "choose another model, or train it again")
 
     def make_room(self, name: str) -> None:
         """Close idle models, the one that was used least recently first, until there is a place for another one.
@@ -337,8 +352,9 @@ def problem_of(error: Exception, folder: Path) -> str:
     if isinstance(error, ClearformerError):
         return error.message.replace(f"{folder}/", "")  # the name of the run is beside the sentence
     if isinstance(error, FileNotFoundError):
-        return "the folder has been removed"
-    return f"the files cannot be read: {error}"
+        return "a file has been removed" if folder.exists() else "the folder has been removed"
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    return f"the files cannot be read: {reason}"
 
 
 def changed_at(folder: Path) -> float:
