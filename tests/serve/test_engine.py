@@ -30,7 +30,9 @@ from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
+from clearformer.serve.shared import Apply
 from clearformer.serve.texts import Text
+from clearformer.serve.v1.score import Score
 from clearformer.serve.waiting import Waiting
 from clearformer.serve.work import (
     Answer,
@@ -719,6 +721,12 @@ def test_rows_of_one_batch_have_different_adapters(engine_of: Any) -> None:
     calls = [engine.submit(Call(lambda handle: handle.score("a cat", "cats"), adapter)) for adapter in expected]
     scores = [call.result(20) for call in calls]
     assert len({str(score) for score in scores}) == 3
+    with engine.paused():
+        pair = [("cats", "a cat")]
+        work = [(i, Apply(Score(True, None), pair, adapter)) for i, adapter in enumerate(expected)] * 2
+        shared = [(i, engine.submit(one)) for i, one in work]
+    for i, ticket in shared:
+        assert ticket.result(20)[0][0][0].logprob == pytest.approx(scores[i][0][0], abs=1e-9)
     assert comparable(handle.candidates(TEXTS, beam=4)) == expected[None][4]  # outside of the engine, none is chosen
 
 
