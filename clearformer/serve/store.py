@@ -58,13 +58,15 @@ class Adapter(NamedTuple):
 class Opened:
     """A model in memory with its engine. `problem` says why its folder could not be read again.
 
-    `opener` has the stamps of the files that it was read from, those of its adapters included.
+    `opener` has the stamps of the files that it was read from, those of its adapters included. `timeout` is how many
+    seconds a request waits to use it alone.
     """
 
     handle: Handle
     opener: Opener
     engine: Engine
     problem: str | None = None
+    timeout: float = Limits.seconds
     loading: Any = field(default_factory=Lock)
     used_at: float = field(default_factory=time.monotonic)
 
@@ -78,13 +80,13 @@ class Opened:
         return False
 
     @contextmanager
-    def use(self, off: Sequence[str] = (), timeout: float = Limits.seconds) -> Iterator[Handle]:
+    def use(self, off: Sequence[str] = ()) -> Iterator[Handle]:
         """Yield the handle between two steps of its engine, since a lens changes the model while it works.
 
-        Raises Expired if the engine does not come to that within `timeout` seconds.
+        Raises Expired if the engine does not come to that in time.
         The heads in `off` are switched off: LAYER[HEADS], as in decoder.blocks.1.cross[0,2].
         """
-        with self.engine.paused(timeout) as handle:
+        with self.engine.paused(self.timeout) as handle:
             patches = switched_off(handle, off)
             with Lens(handle.model, put=patches) if patches else nullcontext():
                 yield handle
@@ -119,12 +121,14 @@ class Store:
         read: Callable[[Path, str], Pretrained] = open_model,
         adapters: Mapping[str, str | Path] | None = None,
         workers: int | None = 0,
+        timeout: float = Limits.seconds,
     ) -> None:
         """`read` opens a folder on a device: by default with the weights as they are, so that a lens sees the same
         numbers as the commands; or packed, which is faster and rounds differently. `workers` is the number of processes
-        that decode each model, None for as many as suit its size."""
+        that decode each model, None for as many as suit its size; `timeout` is how many seconds a request waits to use
+        a model alone."""
         self.runs, self.device, self.queue, self.read = None if runs is None else Path(runs), device, queue, read
-        self.workers = workers
+        self.workers, self.timeout = workers, timeout
         if self.runs is not None and not self.runs.is_dir():
             raise CheckpointError(f"there is no folder {self.runs}", "give a folder with run folders, such as runs/")
         self.given: dict[str, Path] = {}
@@ -263,7 +267,7 @@ class Store:
                 n_workers=self.workers,
                 budget=self.budget,
             )
-            opened = Opened(handle, opener, engine)
+            opened = Opened(handle, opener, engine, timeout=self.timeout)
             with self.lock:
                 self.opened[name] = opened
         finally:

@@ -21,7 +21,7 @@ from clearformer.serve import metrics, pressure
 from clearformer.serve.app import create_app
 from clearformer.serve.limits import Limits
 from clearformer.serve.logs import Logs
-from clearformer.serve.store import Opened, Store
+from clearformer.serve.store import Store
 
 HERE = "http://127.0.0.1:8137"
 TEXT = "The dog sees a tree"
@@ -187,9 +187,7 @@ def test_a_stream_of_a_stuck_engine_ends_with_an_event(
     from clearformer.serve.work import Call
 
     monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
-    plain = Opened.use
-    monkeypatch.setattr(Opened, "use", lambda opened, off=(): plain(opened, off, 0.2))
-    store = Store([folders["gpt"]] if body["model"] == "gpt" else ["en-fr-small"])
+    store = Store([folders["gpt"]] if body["model"] == "gpt" else ["en-fr-small"], timeout=0.2)
     opened, begun, release = store.open(), threading.Event(), threading.Event()
     stuck = opened.engine.submit(Call(lambda handle: begun.set() or release.wait(60)))
     assert begun.wait(20)
