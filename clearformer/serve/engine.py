@@ -189,7 +189,8 @@ class Engine:
     def paused(self, timeout: float = TIMEOUT_MAX) -> Iterator[Handle]:
         """Give the handle to the calling thread between two steps, for work that changes the model for a while.
 
-        Raises Expired if another visitor, or work that is not done, keeps it for `timeout` seconds.
+        Raises Expired if another visitor, or work that is not done, keeps it for `timeout` seconds. The caller may use
+        it for as long before the engine counts as stuck.
         """
         end = time.monotonic() + timeout
         if not self.visitor.acquire(timeout=timeout):
@@ -199,10 +200,8 @@ class Engine:
                 self.n_visitors += 1
                 if not self.changed.wait_for(lambda: not self.is_turning, end - time.monotonic()):
                     raise still_busy()
-            try:
+            with self.watchdog.patient(time.monotonic() + timeout):
                 yield self.handle
-            finally:
-                self.watchdog.progressed()
         finally:
             with self.changed:
                 self.n_visitors -= 1

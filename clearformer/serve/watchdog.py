@@ -1,6 +1,6 @@
 """Whether an engine is stuck: it has work, but no step has ended for 30 seconds.
 
-One piece of work that cannot be divided has the time that its client allows, if that is longer.
+Work that is not divided into steps has the time that its client allows, if that is longer.
 """
 
 import time

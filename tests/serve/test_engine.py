@@ -800,6 +800,18 @@ def test_a_long_call_is_not_stuck_before_its_deadline(engine_of: Any, monkeypatc
     ticket.result(20)
 
 
+def test_a_long_visit_is_not_stuck_before_its_time_is_over(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
+    engine = engine_of(transformer())
+    for timeout, is_stuck in ((1000.0, False), (0.0, True)):
+        with engine.paused(timeout):
+            ticket = engine.submit(Translate(["a cat"]))
+            time.sleep(0.1)
+            assert engine.is_stuck == is_stuck
+        ticket.result(20)
+        assert eventually(lambda: not engine.is_turning)
+
+
 def test_a_watchdog_sees_a_stuck_engine(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
     engine = engine_of(transformer())
