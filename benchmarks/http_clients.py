@@ -20,6 +20,8 @@ def text_of(answer):
         return answer["translations"][0]["translation"]
     if "translation" in answer:
         return answer["translation"]
+    if "data" in answer or "texts" in answer:  # vectors and classes: all of it
+        return json.dumps(answer)
     return answer["choices"][0].get("text") if answer.get("choices") else None
 
 

@@ -97,7 +97,8 @@ def plot(
     probability) and errors (the most confident ones).
 
     For text models: embeddings of texts, and attention (every head of a layer). Attention layers are numbered
-    0, 1 and so on; in the encoder of a translator, encoder.0, encoder.1 and so on. --json prints the plotted values.
+    0, 1 and so on; in the encoder of a translator, encoder.0, encoder.1 and so on. They also have the names that
+    `clearformer lens attention` prints, such as decoder.blocks.0.attn. --json prints the plotted values.
     """
     from clearformer.training.journal import console
     from clearformer.verbs.plot import plot as draw

@@ -11,7 +11,7 @@ from clearformer.data.collate import cut
 from clearformer.data.labels import pad_rows
 from clearformer.data.store import Ragged, gather
 from clearformer.errors import DataError
-from clearformer.notebook import tracked
+from clearformer.handles.passes import in_passes
 from clearformer.text import Tokenizer
 from clearformer.wording import count
 
@@ -62,7 +62,7 @@ def in_batches(
     offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
     flat_indices = np.arange(offsets[-1])
     batches = np.split(order, cut(tokens.lengths[order], BUDGET.get(device.type, BUDGET["cpu"])))
-    for index in tracked(batches, len(order)):
+    for index in in_passes(batches, len(order)):
         places = gather(flat_indices, offsets, index).flat
         rows, kinds = (Ragged(side.flat[places], side.lengths[index]) for side in (tokens, segments))
         yield index, places, pad_rows(rows, kinds, pad_id).to(device)
@@ -93,4 +93,4 @@ def by_length(ids: Sequence[Sequence[int]], tokens: int, width: int, skip_empty:
         size = max(1, tokens // (width * (len(ids[rows[start]]) + 1)))
         batches.append(rows[start : start + size])
         start += size
-    yield from tracked(batches, len(rows))
+    yield from in_passes(batches, len(rows))

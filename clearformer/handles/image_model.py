@@ -13,7 +13,7 @@ from clearformer.data.batch import ImageBatch
 from clearformer.data.pixels import ImageConfig
 from clearformer.handles.handle import Handle
 from clearformer.handles.inputs import File, one_or_many
-from clearformer.notebook import tracked
+from clearformer.handles.passes import in_passes
 
 BUDGET = {"cuda": 2**24, "cpu": 2**21}  # pixel values per batch
 ROWS = 1024  # maximum number of images per batch: small images still have large activations
@@ -83,7 +83,7 @@ def read_pixels(
     results = []
     n_rows = min(ROWS, max(1, BUDGET.get(weight.device.type, BUDGET["cpu"]) // pixels[0].size))
     starts = range(0, len(pixels), n_rows)
-    for part in tracked([pixels[start : start + n_rows] for start in starts], len(pixels)):
+    for part in in_passes([pixels[start : start + n_rows] for start in starts], len(pixels)):
         rows = torch.from_numpy(part).to(weight.device)
         result = compute(ImageBatch(image.normalise(rows, weight.dtype)))
         results.append(result.to(torch.promote_types(result.dtype, torch.float32)))

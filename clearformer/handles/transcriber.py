@@ -18,7 +18,7 @@ from clearformer.data.sound import SoundConfig, SoundFrontend
 from clearformer.generation.best_path import TimedToken, best_path
 from clearformer.handles.handle import Handle, renamed
 from clearformer.handles.inputs import File, one_or_many
-from clearformer.notebook import tracked
+from clearformer.handles.passes import in_passes, watched_layers
 from clearformer.text import Tokenizer
 
 SECONDS = 120  # seconds of sound per batch, padding included
@@ -62,7 +62,7 @@ class Transcriber(Handle):
         order = np.argsort(lengths, kind="stable")
         transcripts: dict[int, Transcript] = {}
         batches = np.split(order, cut(lengths[order], SECONDS * self.sound.rate)) if samples else []
-        for index in tracked(batches, len(samples)):
+        for index in in_passes(batches, len(samples)):
             logits, n = self.logits(pad_sounds([samples[i] for i in index]))
             transcripts |= zip(index.tolist(), map(self.spell, best_path(logits, n)))
         return [transcripts[i] for i in range(len(samples))]
@@ -75,7 +75,8 @@ class Transcriber(Handle):
     def logits(self, batch: SoundBatch) -> tuple[Tensor, Tensor]:
         """Return the logits at each output frame (B, T, V + 1), and the number of frames of each recording (B,)."""
         batch = self.frontend(batch.to(self.device))
-        return self.model(batch), self.model.shortened(batch.lengths)
+        with watched_layers(self.model):
+            return self.model(batch), self.model.shortened(batch.lengths)
 
     scores = renamed("scores", "logits")
 

@@ -6,7 +6,8 @@
     translation models   from target position t to source position s: cross-attention, or Bahdanau's alignment
     other models         from position t to position s of the same text: self-attention
 
-The encoder of a translation model also has self-attention, in layers called encoder.0, encoder.1, ….
+These layers are called 0, 1, …; those of the encoder of a translation model, which has self-attention, encoder.0,
+encoder.1, …. Every layer also has the name that `clearformer lens attention` gives it: decoder.blocks.0.attn.
 """
 
 from typing import Any
@@ -18,9 +19,10 @@ from clearformer.handles.translator import Translator
 from clearformer.lens.attention_maps import one_map
 from clearformer.lens.points import points
 from clearformer.lens.reading import Reading, read
-from clearformer.wording import count
+from clearformer.wording import count, listed
 
 MOST = 128  # tokens per axis that fit into a figure
+MOST_NAMES = 6  # of layers, in a hint
 Attentive = Translator | LanguageModel | TextEncoder
 
 
@@ -35,14 +37,19 @@ def look(model: Attentive, text: str, target: str | None = None, layer: str | in
         raise ConfigError(f"{model.name} is not a translation model: --target has no effect", "leave out --target")
     reading = read(model, text, "" if side else target)  # an encoder does not depend on the target
     names = pattern_names(reading, is_writing)
-    rows, columns = reading.axes_of(names[0])
+    by_layer = {f"{side}{i}": name for i, name in enumerate(names)}
+    chosen = next(reversed(by_layer)) if layer is None else str(layer)
+    by_layer |= {name.removesuffix(".pattern"): name for name in all_patterns(reading)}
+    name = by_layer.get(chosen.removesuffix(".pattern"), "")
+    if not name:
+        known = [*by_layer]
+        hint = (
+            f"its layers are {known[0]} to {known[len(names) - 1]}, or {listed(known[len(names) :], most=MOST_NAMES)}"
+        )
+        raise ConfigError(f"{model.name} has no layer `{chosen}`", hint)
+    rows, columns = reading.axes_of(name)
     if (n := max(len(rows), len(columns))) > MOST:
         raise DataError(f"the text has {count(n, 'token')}; a figure can show at most {MOST}", "give a shorter text")
-    layers = [f"{side}{i}" for i in range(len(names))]
-    chosen = layers[-1] if layer is None else str(layer)
-    if chosen not in layers:
-        raise ConfigError(f"{model.name} has no layer `{chosen}`", f"its layers are {layers[0]} to {layers[-1]}")
-    name = names[layers.index(chosen)]
     _, seen = reading.look(keep=[name])
     whole = one_map(reading, name.removesuffix(".pattern"), seen[name])
     if side:
@@ -58,7 +65,7 @@ def look(model: Attentive, text: str, target: str | None = None, layer: str | in
 
 def pattern_names(reading: Reading, is_writing: bool) -> list[str]:
     """Return the patterns of each layer: from target to source, or of the text to itself in the first stack."""
-    names = [name for name in points(reading.model) if name.rpartition(".")[2] == "pattern"]
+    names = all_patterns(reading)
     if reading.source is not None:
         rows = reading.outputs if is_writing else reading.source
         names = [name for name in names if reading.axes_of(name)[0] is rows]
@@ -69,3 +76,7 @@ def pattern_names(reading: Reading, is_writing: bool) -> list[str]:
         message = f"{reading.name} has no attention layers to show"
         raise ConfigError(message, "choose a Transformer, such as a GPT or BERT")
     return names
+
+
+def all_patterns(reading: Reading) -> list[str]:
+    return [name for name in points(reading.model) if name.rpartition(".")[2] == "pattern"]

@@ -1,12 +1,15 @@
 """Give work to the engine of a model, and wait for it: with a deadline, and only as long as the client waits, too.
 
 results = await ask(request, model, Translate(texts))            for every text, its results
+rows = await apply(request, model, Score(), texts)               for every item, its row
 async for event in listen(request, ticket): …                    the same, token by token
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -18,15 +21,16 @@ from clearformer.serve.limits import Limits
 from clearformer.serve.logs import Logs
 from clearformer.serve.metrics import Metrics
 from clearformer.serve.pressure import Pressure
-from clearformer.serve.refusals import Refused
+from clearformer.serve.shared import Apply, Verb
 from clearformer.serve.store import Opened, Store
 from clearformer.serve.ticket import Ticket
 from clearformer.serve.trace import trace_of
-from clearformer.serve.work import Call, Closing, Event, Generate, Translate, Unread, Work
+from clearformer.serve.work import Call, Closing, Event, Expired, Generate, Translate, Unread, Work
 from clearformer.verbs.load import uses
 
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
-AnyWork = Translate | Generate | Call
+A_FILE = sys.maxsize  # for n_chars: as much as any text
+AnyWork = Translate | Generate | Apply | Call
 PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice it
 
 
@@ -105,6 +109,12 @@ async def ask(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0)
     return results, ticket
 
 
+async def apply(request: Request, chosen: Chosen, verb: Verb, items: Sequence[Any], n_chars: int = 0) -> list[Any]:
+    """Return a row for each item, computed in passes that requests share."""
+    [[rows]], _ = await ask(request, chosen, Apply(verb, items), n_chars)
+    return list(rows)
+
+
 async def call(request: Request, chosen: Chosen, function: Any) -> Any:
     """Return function(handle), computed by the thread of the engine."""
     [[result]], _ = await ask(request, chosen, Call(function))
@@ -113,14 +123,15 @@ async def call(request: Request, chosen: Chosen, function: Any) -> Any:
 
 async def listen(request: Request, ticket: Ticket) -> AsyncIterator[Event]:
     """Yield the events of streamed work, and cancel it if they are no longer read."""
-    try:
-        async for event in ticket:
-            yield event
-    finally:
-        ticket.cancel()
-        measure(request, ticket)
-        if isinstance(ticket.error, Unread):
-            desk_of(request).logs.write("warning", "unread", id=trace_of(request).id, message=ticket.error.message)
+    with limited(ticket):
+        try:
+            async for event in ticket:
+                yield event
+        finally:
+            ticket.cancel()
+            measure(request, ticket)
+            if isinstance(ticket.error, Unread):
+                desk_of(request).logs.write("warning", "unread", id=trace_of(request).id, message=ticket.error.message)
 
 
 @asynccontextmanager
@@ -133,17 +144,30 @@ async def attended(request: Request, ticket: Ticket) -> AsyncIterator[None]:
         ticket.cancel()
 
     watcher = asyncio.create_task(watch())
-    try:
-        async with asyncio.timeout(desk_of(request).limits.seconds + PATIENCE):
+    with limited(ticket):
+        try:
             yield
-    except TimeoutError:
-        raise too_late() from None
+        finally:
+            watcher.cancel()
+            ticket.cancel()
+            measure(request, ticket)
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+
+@contextmanager
+def limited(ticket: Ticket) -> Iterator[None]:
+    """End work some seconds after its deadline if the engine, which is stuck then, has not done it."""
+    if ticket.deadline is None:
+        yield
+        return
+    seconds = ticket.deadline - time.monotonic() + PATIENCE
+    late = Expired("the answer took too long", "send less at a time, or allow more time")
+    timer = asyncio.get_running_loop().call_later(seconds, ticket.fail, late)
+    try:
+        yield
     finally:
-        watcher.cancel()
-        ticket.cancel()
-        measure(request, ticket)
-        with suppress(asyncio.CancelledError):
-            await watcher
+        timer.cancel()
 
 
 def measure(request: Request, ticket: Ticket) -> None:
@@ -160,7 +184,3 @@ def measure(request: Request, ticket: Ticket) -> None:
         if ticket.n_generated > 1:
             seconds = (ticket.finished - ticket.first_token) / (ticket.n_generated - 1)
             metrics.per_token.add(seconds, model_name=name)
-
-
-def too_late() -> Refused:
-    return Refused(504, "the answer took too long", "send less at a time", "timeout")

@@ -27,7 +27,7 @@ from clearformer.data.workers import start
 from clearformer.errors import MachineError
 from clearformer.serve.opener import Opener
 from clearformer.serve.scheduler import Load, Room
-from clearformer.serve.waiting import Text
+from clearformer.serve.texts import Text
 from clearformer.serve.worker import LAST, Drop, Job
 
 SMALL = 3e7  # weights: with more, the threads of a product share its work well, and copies take memory
@@ -43,7 +43,7 @@ def workers_for(n_weights: int, n_threads: int) -> int:
 
 
 class Listener(Protocol):
-    """The engine: it is notified in the thread of the crew."""
+    """The crews of an engine (crews.py): they are notified in the thread of this one."""
 
     def heard_from(self, crew: "Crew", messages: list[tuple[Text, Any]]) -> None:
         """Take the messages of a process about its texts."""

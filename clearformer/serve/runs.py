@@ -9,6 +9,8 @@
     records   {"run": NAME, "first": 12, "records": […]}       id: the number of lines read, one for each run
     restart   {"run": NAME}                                    a resumed run has removed lines: records begin again
     problem   {"run": NAME, "message": …}                      the folder is removed, or a line is no record
+    ready     {}                                               all records so far have been sent
+    [DONE]                                                     the end, as of every stream (streams.py)
 
 A stream looks at the size and time of each file twice per second, and reads only what has been added: watching costs a
 training next to nothing. A stream that is interrupted continues after the lines in its Last-Event-ID. A run folder may
@@ -25,15 +27,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from clearformer.checkpoint import RunFolder
 from clearformer.errors import ClearformerError, ConfigError, DataError, suggest
 from clearformer.lens.histograms import histograms_of_run
 from clearformer.loading.folder import read_recipe
-from clearformer.serve.answers import STREAM_HEADERS, JSONText, event
+from clearformer.serve.answers import JSONText, error_of, event
 from clearformer.serve.opener import Stamp, stamp_of
 from clearformer.serve.store import architecture_of, changed_at, problem_of
+from clearformer.serve.streams import streamed
 
 LIVE_SECONDS = 120  # since the last record of a run that has not ended
 POLL_SECONDS = 0.5
@@ -216,16 +219,22 @@ async def metrics(
     if "text/event-stream" in accept:
         for tail, seen in zip(tails, last_event_id.split(",")):
             tail.skip = int(seen) if seen.strip().isdecimal() else 0
-        return StreamingResponse(follow(request, tails), media_type="text/event-stream", headers=STREAM_HEADERS)
+        return streamed(request, follow(request, tails), lambda error: problems(tails, error))
     answers = {tail.name: [data for name, data in tail.read() if name == "records"] for tail in tails}
     rows = [{"run": name, "records": data[0]["records"] if data else []} for name, data in answers.items()]
     return JSONText({"runs": [{**row, "problem": tail.message or None} for row, tail in zip(rows, tails)]})
 
 
+def problems(tails: Sequence[Tail], error: Exception) -> str:
+    """Return the events for an error that ends the stream."""
+    message = error_of(error)["error"]["message"]
+    return "".join(event("problem", {"run": tail.name, "message": message}) for tail in tails)
+
+
 async def follow(request: Request, tails: Sequence[Tail]) -> AsyncIterator[str]:
-    """Yield the records of all runs, then new ones as they are written, until the reader or the server ends."""
+    """Yield the records of all runs, then new ones as they are written, until the server stops."""
     quiet, is_ready = 0.0, False
-    while not request.app.state.is_closing and not await request.is_disconnected():
+    while not request.app.state.is_closing:
         for tail in tails:
             for name, data in await asyncio.to_thread(tail.read_new):
                 quiet = 0.0

@@ -21,11 +21,15 @@ from clearformer.generation.continuous import Batch, start, step_together, width
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.open_policies import Progress, Sequences
 from clearformer.generation.open_tables import STRIDE, TableBatch, Tables, settings, step_tables
+from clearformer.handles.batching import BUDGET
 from clearformer.memory import machine_bytes
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.shared import Sharing
+from clearformer.serve.texts import Text
+from clearformer.serve.waiting import Waiting
 
 READ_AT_ONCE = 4096  # tokens of sources per turn, padding included; more would stop the texts in progress for too long
 PATIENCE = 6  # turns that texts wait for others to join with
+BESIDE_STEPS = 8  # texts in progress wait for an eighth of a pass at a time
 COMPANY = 4  # texts do not wait if they are at least a quarter of the texts in progress
 SMALL_SOURCE = 64  # tokens: longer sources join another group, and so do those longer than 256, 1,024 …
 
@@ -74,7 +78,7 @@ class Load:
 
 
 class Listener(Protocol):
-    """Who receives the tokens, results and errors of texts: the engine."""
+    """Who receives the tokens, results and errors of texts: reports.py, or a worker process."""
 
     def heard(self, text: Text, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
         """Take the tokens of a step, and return the sequences to end. `top` returns the most probable tokens."""
@@ -153,6 +157,10 @@ class Scheduler:
             if text.ticket.is_done:
                 waiting.pop()
                 continue
+            if isinstance(text, Sharing):
+                most = BUDGET.get(text.device.type, BUDGET["cpu"])
+                yield from waiting.take_pass(most // BESIDE_STEPS if n_running or n_read else most)
+                return
             if text.fills_a_turn:
                 yield waiting.pop()
                 return

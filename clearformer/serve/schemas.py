@@ -39,14 +39,14 @@ STATUSES = {
     400: "The request is invalid: a parameter is unknown, missing or wrong.",
     401: "The key is missing or wrong.",
     403: "The request is for another host, or from a page of another site.",
-    404: "There is no such model or path.",
+    404: "There is no such model or path, or a file of the model is damaged.",
     405: "The path has no such method.",
     408: "The body did not arrive in time.",
     413: "The request has too many bytes.",
     422: "There are too many texts, characters or tokens.",
     429: "Too many requests are waiting. Retry-After says when to try again.",
     500: "The server has a bug.",
-    503: "The server is stopping, or has too little memory.",
+    503: "The server is stopping, has too little memory, or cannot read its disk.",
     504: "The answer took too long.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {

@@ -67,7 +67,7 @@ def start(
         hint = "create one: (umask 077; openssl rand -hex 24 > key.txt), then add --api-key-file key.txt"
         raise ConfigError(f"--host {host} is open to other machines and needs a key", hint)
     limits = limits or Limits()
-    store = Store(models, runs, device, limits.queue, open_packed, adapters, workers)
+    store = Store(models, runs, device, limits.queue, open_packed, adapters, workers, limits.seconds)
     logs = Logs(sys.stderr, has_texts)
     app = mount(create_app(store, keys, LOOPBACK if is_local and not keys else None, limits, logs))
     with listen(host, port) as listener:

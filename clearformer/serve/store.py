@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from clearformer.checkpoint import RunFolder
-from clearformer.errors import CheckpointError, ClearformerError, ConfigError, suggest
+from clearformer.errors import CheckpointError, ClearformerError, ConfigError, MachineError, suggest
 from clearformer.handles.handle import Handle, describe_architecture
 from clearformer.handles.translator import Translator, refuse_to_cut
 from clearformer.lens.patches import zero_heads
@@ -58,13 +58,15 @@ class Adapter(NamedTuple):
 class Opened:
     """A model in memory with its engine. `problem` says why its folder could not be read again.
 
-    `opener` has the stamps of the files that it was read from, those of its adapters included.
+    `opener` has the stamps of the files that it was read from, those of its adapters included. `timeout` is how many
+    seconds a request waits to use it alone.
     """
 
     handle: Handle
     opener: Opener
     engine: Engine
     problem: str | None = None
+    timeout: float = Limits.seconds
     loading: Any = field(default_factory=Lock)
     used_at: float = field(default_factory=time.monotonic)
 
@@ -81,9 +83,10 @@ class Opened:
     def use(self, off: Sequence[str] = ()) -> Iterator[Handle]:
         """Yield the handle between two steps of its engine, since a lens changes the model while it works.
 
+        Raises Expired if the engine does not come to that in time.
         The heads in `off` are switched off: LAYER[HEADS], as in decoder.blocks.1.cross[0,2].
         """
-        with self.engine.paused() as handle:
+        with self.engine.paused(self.timeout) as handle:
             patches = switched_off(handle, off)
             with Lens(handle.model, put=patches) if patches else nullcontext():
                 yield handle
@@ -118,12 +121,14 @@ class Store:
         read: Callable[[Path, str], Pretrained] = open_model,
         adapters: Mapping[str, str | Path] | None = None,
         workers: int | None = 0,
+        timeout: float = Limits.seconds,
     ) -> None:
         """`read` opens a folder on a device: by default with the weights as they are, so that a lens sees the same
         numbers as the commands; or packed, which is faster and rounds differently. `workers` is the number of processes
-        that decode each model, None for as many as suit its size."""
+        that decode each model, None for as many as suit its size; `timeout` is how many seconds a request waits to use
+        a model alone."""
         self.runs, self.device, self.queue, self.read = None if runs is None else Path(runs), device, queue, read
-        self.workers = workers
+        self.workers, self.timeout = workers, timeout
         if self.runs is not None and not self.runs.is_dir():
             raise CheckpointError(f"there is no folder {self.runs}", "give a folder with run folders, such as runs/")
         self.given: dict[str, Path] = {}
@@ -248,7 +253,10 @@ class Store:
             self.make_room(name)
             self.opening.add(name)
         try:
-            handle, adapters = self.load(opener)
+            try:
+                handle, adapters = self.load(opener)
+            except (ClearformerError, OSError, ValueError) as error:
+                raise self.unreadable(name, error, path) from error
             with self.lock:
                 self.budget = self.budget or Budget(Room.of(handle.device).bytes)
             engine = Engine(
@@ -259,12 +267,24 @@ class Store:
                 n_workers=self.workers,
                 budget=self.budget,
             )
-            opened = Opened(handle, opener, engine)
+            opened = Opened(handle, opener, engine, timeout=self.timeout)
             with self.lock:
                 self.opened[name] = opened
         finally:
             self.opening.discard(name)
         return opened
+
+    def unreadable(self, name: str, error: Exception, folder: Path) -> ClearformerError:
+        """Return the error of a request for a model that cannot be opened. It is not the client's, and no bug.
+
+        The models given by --model are opened when the server starts, and the command says where they are.
+        """
+        if isinstance(error, MachineError) or (isinstance(error, ClearformerError) and name in self.given):
+            return error
+        message = f"`{name}` cannot be opened: {problem_of(error, folder)}"
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            return MachineError(message, "look at the files, disks and limits of the machine, or try again")
+        return CheckpointError(message, getattr(error, "hint", None) or "choose another model, or train it again")
 
     def make_room(self, name: str) -> None:
         """Close idle models, the one that was used least recently first, until there is a place for another one.
@@ -336,8 +356,9 @@ def problem_of(error: Exception, folder: Path) -> str:
     if isinstance(error, ClearformerError):
         return error.message.replace(f"{folder}/", "")  # the name of the run is beside the sentence
     if isinstance(error, FileNotFoundError):
-        return "the folder has been removed"
-    return f"the files cannot be read: {error}"
+        return "a file has been removed" if folder.exists() else "the folder has been removed"
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    return f"the files cannot be read: {reason}"
 
 
 def changed_at(folder: Path) -> float:

@@ -9,7 +9,8 @@ A stream is a greedy search or a sample, since a beam search knows its first tok
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
@@ -23,8 +24,9 @@ from clearformer.generation.decode import sample_steps, widen
 from clearformer.handles.handle import Handle
 from clearformer.handles.translator import Translation, Translator
 from clearformer.serve.answers import JSONText, error_of, event
-from clearformer.serve.asking import Chosen, ask, call, cannot, desk_of, listen, open_for, submit
+from clearformer.serve.asking import Chosen, apply, ask, cannot, desk_of, listen, open_for, submit
 from clearformer.serve.schemas import Body, Model, Seed, Texts, as_list, example, streams
+from clearformer.serve.shared import Item, Verb
 from clearformer.serve.store import Opened
 from clearformer.serve.streams import streamed
 from clearformer.serve.ticket import Ticket
@@ -106,7 +108,7 @@ async def translate(request: Request, body: TranslateRequest) -> Response:
     else:
         candidates, _ = await ask(request, chosen, Translate(texts, body.n, body.seed, body.settings), n_chars)
     pairs = [(text, one) for text, some in zip(texts, candidates) for one in some]
-    rows = await call(request, chosen, lambda handle: aligned(handle, pairs)) if body.align else as_rows(pairs)
+    rows = await apply(request, chosen, Align(), pairs) if body.align else as_rows(pairs)
     return JSONText({"translations": rows})
 
 
@@ -124,8 +126,15 @@ def as_rows(pairs: list[tuple[str, Translation]]) -> list[dict[str, Any]]:
     return [as_row(text, one) for text, one in pairs]
 
 
-def aligned(handle: Translator, pairs: list[tuple[str, Translation]]) -> list[dict[str, Any]]:
-    return [as_row(text, one, handle.align(text, one.text)) for text, one in pairs]
+@dataclass(frozen=True)
+class Align(Verb):
+    """The rows of pairs of texts and translations, with their alignments."""
+
+    def prepare(self, handle: Any, pairs: Sequence[tuple[str, Translation]]) -> list[Item]:
+        return [Item(pair, 2 * len(pair[1].tokens)) for pair in pairs]  # a source is about as long
+
+    def compute(self, handle: Any, pairs: list[tuple[str, Translation]]) -> list[dict[str, Any]]:
+        return [as_row(text, one, handle.align(text, one.text)) for text, one in pairs]
 
 
 async def events(request: Request, chosen: Chosen, ticket: Ticket) -> AsyncIterator[str]:

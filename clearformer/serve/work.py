@@ -2,7 +2,8 @@
 
     Translate(texts, n, …)      an Answer per text: its n best translations       as Translator.candidates
     Generate(prompts, n, …)     an Answer per prompt: its n continuations         as Writer.generate
-    Call(function)              an Answer with function(handle)                   other work: scores, classes, vectors
+    Apply(verb, items)          an Answer with a row for each item                vectors, classes, scores: shared.py
+    Call(function)              an Answer with function(handle)                   any other work
 
 A stream has, before the Answer of a text, a Token for every token and an Ended for every sequence. Work is planned when
 it is submitted, in the thread of the client: settings are checked and texts are tokenised there.
@@ -89,7 +90,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Answer:
-    """The results of text `index`, best first: translations, continuations, or the result of a Call."""
+    """The results of text `index`: translations or continuations, best first; or the single result of other work."""
 
     index: int
     results: list[Any]

@@ -24,8 +24,9 @@ from clearformer.generation.open_policies import Progress, Sequences
 from clearformer.generation.open_tables import Tables
 from clearformer.memory import collect_rarely, keep_freed_memory
 from clearformer.serve.scheduler import Room, Scheduler
+from clearformer.serve.texts import Text
 from clearformer.serve.ticket import Ticket
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.waiting import Waiting
 from clearformer.serve.work import Plan, Top
 
 BEAT_SECONDS = 1.0

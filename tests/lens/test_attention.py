@@ -14,6 +14,8 @@ from clearformer.handles.language_model import LanguageModel
 from clearformer.handles.translator import Translator
 from clearformer.layers.attention import MultiHeadAttention
 from clearformer.lens.attention import MOST, look
+from clearformer.lens.attention_maps import attention_maps
+from clearformer.lens.reading import read
 from clearformer.models.rnn import RNN, RNNConfig
 from clearformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -95,9 +97,27 @@ def test_an_encoder_reads_the_source_as_that_of_transformers(hub: Hub, kind: str
         assert (torch.tensor(told["pattern"]) - wanted).abs().max() <= bound
     with pytest.raises(ConfigError, match=r"hub has no layer `encoder\.2`") as caught:
         look(model, TEXT, layer="encoder.2")
-    assert caught.value.hint == "its layers are encoder.0 to encoder.1"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("its layers are encoder.0 to encoder.1, or encoder.blocks.0.attn, ")
     with pytest.raises(ConfigError, match="hub is not a translation model"):
         look(model, TEXT, TARGET, layer="encoder.0")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "marian", "t5"])
+def test_layers_have_the_names_of_the_lens_too(hub: Hub, kind: str) -> None:
+    """Every layer that `lens attention` shows, with its own rows and columns."""
+    model = load_attentive(str(hub(kind)), "cpu")
+    target = TARGET if isinstance(model, Translator) else None
+    for expected in attention_maps(read(model, TEXT, target))["layers"]:
+        name = expected["name"]
+        is_encoder = target is not None and name.startswith("encoder.")
+        for layer in (name, f"{name}.pattern"):
+            told = look(model, TEXT, None if is_encoder else target, layer)
+            assert told["layer"] == layer
+            assert told["pattern"] == expected["pattern"]
+            assert (len(told["target"]), len(told["source"])) == (len(expected["rows"]), len(expected["columns"]))
+            if not is_encoder:  # whose last piece is written as the end of the source
+                assert (told["target"], told["source"]) == (expected["rows"], expected["columns"])
 
 
 def test_a_translator_looks_while_it_writes_its_own_translation(hub: Hub) -> None:

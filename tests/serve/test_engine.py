@@ -30,7 +30,10 @@ from clearformer.models.transformer import Transformer, TransformerConfig
 from clearformer.serve.budget import Budget
 from clearformer.serve.engine import Engine
 from clearformer.serve.scheduler import COMPANY, PATIENCE, Room, Scheduler
-from clearformer.serve.waiting import Text, Waiting
+from clearformer.serve.shared import Apply
+from clearformer.serve.texts import Text
+from clearformer.serve.v1.score import Score
+from clearformer.serve.waiting import Waiting
 from clearformer.serve.work import (
     Answer,
     Busy,
@@ -718,6 +721,12 @@ def test_rows_of_one_batch_have_different_adapters(engine_of: Any) -> None:
     calls = [engine.submit(Call(lambda handle: handle.score("a cat", "cats"), adapter)) for adapter in expected]
     scores = [call.result(20) for call in calls]
     assert len({str(score) for score in scores}) == 3
+    with engine.paused():
+        pair = [("cats", "a cat")]
+        work = [(i, Apply(Score(True, None), pair, adapter)) for i, adapter in enumerate(expected)] * 2
+        shared = [(i, engine.submit(one)) for i, one in work]
+    for i, ticket in shared:
+        assert ticket.result(20)[0][0][0].logprob == pytest.approx(scores[i][0][0], abs=1e-9)
     assert comparable(handle.candidates(TEXTS, beam=4)) == expected[None][4]  # outside of the engine, none is chosen
 
 
@@ -778,21 +787,33 @@ def test_closing_answers_a_call_in_progress(engine_of: Any, monkeypatch: pytest.
 
 
 def test_a_long_call_is_not_stuck_before_its_deadline(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
     engine, begun, release = engine_of(transformer()), Event(), Event()
     ticket = engine.submit(Call(lambda handle: begun.set() or release.wait(60)), timeout=1000)
     assert begun.wait(20)
     time.sleep(0.1)
     assert not engine.is_stuck
     assert ticket.deadline is not None
-    engine.patient_until = ticket.deadline - 1000  # the deadline has passed
+    engine.watchdog.patient_until = ticket.deadline - 1000  # the deadline has passed
     assert engine.is_stuck
     release.set()
     ticket.result(20)
 
 
+def test_a_long_visit_is_not_stuck_before_its_time_is_over(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
+    engine = engine_of(transformer())
+    for timeout, is_stuck in ((1000.0, False), (0.0, True)):
+        with engine.paused(timeout):
+            ticket = engine.submit(Translate(["a cat"]))
+            time.sleep(0.1)
+            assert engine.is_stuck == is_stuck
+        ticket.result(20)
+        assert eventually(lambda: not engine.is_turning)
+
+
 def test_a_watchdog_sees_a_stuck_engine(engine_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearformer.serve.engine.STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.serve.watchdog.STUCK_SECONDS", 0.05)
     engine = engine_of(transformer())
     time.sleep(0.1)
     assert not engine.is_stuck  # it has nothing to do

@@ -306,7 +306,7 @@ def test_the_end_answers_a_call_that_runs(folders: dict[str, Path], monkeypatch:
 
     monkeypatch.setattr("clearformer.serve.engine.END_SECONDS", 0.1)
     begun, release = threading.Event(), threading.Event()
-    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", lambda *_: begun.set() or release.wait(60))
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", lambda *_: begun.set() or release.wait(60))
     store = Store([folders["gpt"]])
     store.open()
     with listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as pool:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_metrics_count_the_ends_of_sequences(store: Store, monkeypatch: pytest.M
         assert counts("gpt") == {"length": 12}
         assert client.post("/v1/translate", json={"text": ["Hello.", ""], "beam": 2, "n": 2}).status_code == 200
         assert counts("en-fr-small") == {"stop": 4}
-        monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+        monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", fail)
         assert client.post("/v1/score", json={"model": "gpt", "text": "a"}).status_code == 500
         assert counts("gpt") == {"length": 12, "error": 1}
     with caller(create_app(store, limits=Limits(seconds=0.2))) as client, store.open("gpt").use():
@@ -148,7 +149,7 @@ def test_a_bug_is_logged_with_its_traceback(store: Store, monkeypatch: pytest.Mo
         raise RuntimeError("private details")
 
     stream = io.StringIO()
-    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", fail)
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", fail)
     with caller(create_app(store, logs=Logs(stream))) as client:
         response = client.post("/v1/score", json={"text": TEXT, "model": "gpt"})
         assert client.post("/v1/completions", json={"prompt": TEXT, "model": "gpt"}).status_code == 200
@@ -169,6 +170,41 @@ def test_a_request_that_takes_too_long(store: Store, monkeypatch: pytest.MonkeyP
         assert time.monotonic() - begin < 60
     assert (response.status_code, response.json()["error"]["type"]) == (504, "timeout_error")
     assert opened.engine.n_waiting + opened.engine.n_running <= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": "gpt", "prompt": TEXT}),
+        ("/v1/chat/completions", {"model": "gpt", "messages": [{"role": "user", "content": TEXT}]}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT}),
+        ("/v1/translate", {"model": "en-fr-small", "text": TEXT, "off": ["decoder.blocks.0.cross[0]"]}),
+    ],
+)
+def test_a_stream_of_a_stuck_engine_ends_with_an_event(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    from clearformer.serve.work import Call
+
+    monkeypatch.setattr("clearformer.serve.asking.PATIENCE", 0.1)
+    store = Store([folders["gpt"]] if body["model"] == "gpt" else ["en-fr-small"], timeout=0.2)
+    opened, begun, release = store.open(), threading.Event(), threading.Event()
+    stuck = opened.engine.submit(Call(lambda handle: begun.set() or release.wait(60)))
+    assert begun.wait(20)
+    progress = opened.engine.watchdog.progress
+    with caller(create_app(store, limits=Limits(seconds=0.2))) as client:
+        response = client.post(path, json={**body, "stream": True})
+    assert response.status_code == 200
+    problem, done = response.text.strip().split("\n\n")[-2:]
+    assert done == "data: [DONE]"
+    error = json.loads(problem.split("data: ")[1])
+    error = error.get("error", error)
+    assert (error["code"], error["type"]) == ("timeout", "timeout_error")
+    assert (stuck.is_done, opened.engine.n_visitors) == (False, 0)
+    assert opened.engine.watchdog.progress == progress  # the watchdog is not told otherwise
+    release.set()
+    stuck.result(20)
+    store.close()
 
 
 def test_a_full_queue(folders: dict[str, Path]) -> None:
@@ -196,7 +232,7 @@ def test_memory_pressure(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust(*arguments: Any) -> None:
         torch.empty(2**60)
 
-    monkeypatch.setattr("clearformer.handles.scorer.Scorer.rank", exhaust)
+    monkeypatch.setattr("clearformer.handles.scorer.Scorer.score_each", exhaust)
     with caller(create_app(store)) as client:
         response = client.post("/v1/score", json={"text": TEXT, "model": "gpt"})
         assert (response.status_code, "not enough memory" in response.text) == (503, True)

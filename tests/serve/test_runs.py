@@ -135,24 +135,52 @@ def test_a_removed_folder_and_a_bad_line_are_sentences(write_run: WriteRun) -> N
     assert tail.read()[0][1]["message"] == "there are no metrics yet"
 
 
-def test_a_stream_has_its_position_in_every_event(client: TestClient, write_run: WriteRun) -> None:
+def follow(client: TestClient, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]) -> list[str]:
+    """The events of two runs, until all has been read once. Then the server stops."""
+    plain = Tail.read_new
+
+    def read_new(tail: Tail) -> Any:
+        client.app.state.is_closing = True
+        return plain(tail)
+
+    monkeypatch.setattr(Tail, "read_new", read_new)
+    monkeypatch.setattr("clearformer.serve.runs.POLL_SECONDS", 0.0)
+    try:
+        return client.get("/api/metrics", params={"run": ["p", "q"]}, headers=headers).text.strip().split("\n\n")
+    finally:
+        client.app.state.is_closing = False
+
+
+def test_a_stream_has_its_position_in_every_event(
+    client: TestClient, write_run: WriteRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_run("p", [train(1), train(2)])
     write_run("q", [train(4)])
-    client.app.state.is_closing = False
     headers = {"accept": "text/event-stream", "last-event-id": "1,0"}
-    polls = iter([False, True])
-
-    async def is_disconnected(self: Any) -> bool:
-        return next(polls)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("starlette.requests.Request.is_disconnected", is_disconnected)
-        text = client.get("/api/metrics", params={"run": ["p", "q"]}, headers=headers).text
-    first, second, ready = text.strip().split("\n\n")
+    first, second, ready, done = follow(client, monkeypatch, headers)
     assert first.startswith("id: 2,0\nevent: records\n")
     assert second.startswith("id: 2,1\nevent: records\n")
     assert json.loads(first.split("data: ")[1])["records"] == [train(2)]
     assert ready == "event: ready\ndata: {}"
+    assert done == "data: [DONE]"
+
+
+def test_an_error_ends_a_stream_with_a_problem_of_its_runs(
+    client: TestClient, write_run: WriteRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run("p", [train(1)])
+    write_run("q", [train(4)])
+
+    def fail(tail: Tail) -> Any:
+        raise RuntimeError("private details")
+
+    monkeypatch.setattr(Tail, "read", fail)
+    first, second, done = follow(client, monkeypatch, {"accept": "text/event-stream"})
+    for name, problem in (("p", first), ("q", second)):
+        assert problem.startswith("event: problem\n")
+        message = "an unexpected error: RuntimeError"
+        assert json.loads(problem.split("data: ")[1]) == {"run": name, "message": message}
+    assert done == "data: [DONE]"
 
 
 def test_a_server_without_runs_says_so() -> None:

@@ -53,7 +53,11 @@ def test_a_key_file_that_is_no_secret(tmp_path: Path, text: str, mode: int, mess
     ("place", "error", "message"),
     [
         ("crew.start", BlockingIOError(11, "too many"), "a worker process cannot be started: too many"),
-        ("opener.handle_of", OSError(24, "too many open files"), "the models cannot be opened: too many open files"),
+        (
+            "opener.handle_of",
+            OSError(24, "too many"),
+            "`en-fr-small` cannot be opened: the files cannot be read: too many",
+        ),
         ("store.Engine", RuntimeError("private"), "because of an unexpected error: RuntimeError"),
     ],
 )

@@ -3,8 +3,13 @@
 import base64
 import binascii
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from threading import Lock
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
@@ -12,13 +17,16 @@ from pydantic import BaseModel, Field
 from clearformer.errors import ConfigError, DataError
 from clearformer.handles.image_classifier import ImageClassifier
 from clearformer.serve.answers import JSONText
-from clearformer.serve.asking import call, open_for
+from clearformer.serve.asking import A_FILE, apply, open_for
 from clearformer.serve.schemas import Body, Model, Texts, as_list, example
+from clearformer.serve.shared import Item, Verb, text_sizes
 from clearformer.serve.trace import trace_of
 from clearformer.serve.uploads import pixels_of
 from clearformer.wording import count
 
 MOST_IMAGES = 64
+PIXELS_PER_TOKEN = 512  # a pass has 2,097,152 values of pixels (image_model.py), or 4,096 tokens
+DECODING = Lock()  # one request at a time: an image of 40 million pixels takes 160 MB until it has the model's size
 Image = Annotated[str, Field(max_length=25_000_000, description="an image file in base64, or a data URL")]
 DATA_URL = re.compile(r"data:[\w.+/-]*;base64,")
 router = APIRouter()
@@ -65,6 +73,40 @@ class Classes(BaseModel):
     images: list[Classified] | None = None
 
 
+@dataclass(frozen=True)
+class ClassifyTexts(Verb):
+    """The classes of each text, or of each pair of texts; of each of its words, by a tagger."""
+
+    top: int
+    has_pairs: bool
+
+    def prepare(self, handle: Any, pairs: Sequence[tuple[str, str | None]]) -> list[Item]:
+        sizes = text_sizes(handle, handle.tokenizer, [f"{text} {pair or ''}" for text, pair in pairs])
+        return list(map(Item, pairs, sizes))
+
+    def compute(self, handle: Any, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
+        texts, others = [text for text, _ in pairs], [pair for _, pair in pairs]
+        rows: list[dict[str, Any]] = handle.predict(texts, others if self.has_pairs else None, self.top)
+        return rows
+
+
+@dataclass(frozen=True)
+class ClassifyImages(Verb):
+    """The classes of each image, which is a file in base64 with its number in the request."""
+
+    top: int
+
+    def prepare(self, handle: Any, files: Sequence[tuple[int, str]]) -> list[Item]:
+        names = [f"image {i}" for i, _ in files]
+        with DECODING:
+            pixels = [pixels_of(handle, decode(text, name)) for name, (_, text) in zip(names, files)]
+        return [Item((name, one), one.size // PIXELS_PER_TOKEN) for name, one in zip(names, pixels)]
+
+    def compute(self, handle: Any, images: list[tuple[str, np.ndarray]]) -> list[dict[str, Any]]:
+        rows = handle.predict([pixels for _, pixels in images], None, self.top)
+        return [{**row, "image": name} for row, (name, _) in zip(rows, images)]
+
+
 @router.post("/v1/classify", response_model=Classes, response_model_exclude_unset=True)
 async def classify(request: Request, body: ClassifyRequest) -> Response:
     """Classify texts, words or images."""
@@ -82,15 +124,11 @@ async def classify(request: Request, body: ClassifyRequest) -> Response:
     trace_of(request).texts = None if is_image else inputs
     top = body.top or handle.default_top
 
-    def compute(handle: Any) -> list[dict[str, Any]]:
-        if not is_image:
-            rows: list[dict[str, Any]] = handle.predict(inputs, pairs, top)
-            return rows
-        names = [f"image {i}" for i in range(len(inputs))]
-        pixels = [pixels_of(handle, decode(text, name)) for text, name in zip(inputs, names)]
-        return [{**row, "image": name} for row, name in zip(handle.predict(pixels, None, top), names)]
-
-    return JSONText({handle.json_key: await call(request, chosen, compute)})
+    verb: Verb = ClassifyImages(top) if is_image else ClassifyTexts(top, pairs is not None)
+    items: Iterable[Any] = enumerate(inputs) if is_image else zip_longest(inputs, pairs or [])
+    n_chars = A_FILE if is_image else sum(map(len, [*inputs, *(pairs or [])]))
+    rows = await apply(request, chosen, verb, list(items), n_chars)
+    return JSONText({handle.json_key: rows})
 
 
 def decode(text: str, name: str) -> bytes:

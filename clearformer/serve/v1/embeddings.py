@@ -1,6 +1,8 @@
 """POST /v1/embeddings, in the shape of OpenAI's API: the vectors of texts, as `clearformer embed` computes them."""
 
 import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,10 +13,11 @@ from pydantic import BaseModel, Field
 from clearformer.errors import ConfigError
 from clearformer.handles.image_model import ImageModel
 from clearformer.serve.answers import JSONText
-from clearformer.serve.asking import call, open_for
+from clearformer.serve.asking import apply, open_for
 from clearformer.serve.limits import MOST_TEXTS
 from clearformer.serve.refusals import Refused
 from clearformer.serve.schemas import Body, Model, Text, as_list, example
+from clearformer.serve.shared import Item, Verb, most_tokens
 from clearformer.serve.trace import trace_of
 
 router = APIRouter()
@@ -50,6 +53,19 @@ class Vectors(BaseModel):
     usage: ReadUsage
 
 
+@dataclass(frozen=True)
+class Embed(Verb):
+    """The vector and the number of tokens of each text."""
+
+    def prepare(self, handle: Any, texts: Sequence[str]) -> list[Item]:
+        lengths = map(len, handle.tokenizer.encode(list(texts)))
+        return [Item((text, n), min(n, most_tokens(handle))) for text, n in zip(texts, lengths)]
+
+    def compute(self, handle: Any, items: list[tuple[str, int]]) -> list[tuple[np.ndarray, int]]:
+        vectors = handle.embed([text for text, _ in items]).float().numpy()
+        return [(vector, n) for vector, (_, n) in zip(vectors, items)]
+
+
 @router.post("/v1/embeddings", response_model=Vectors)
 async def embed(request: Request, body: EmbeddingRequest) -> Response:
     """Embed texts as vectors."""
@@ -58,18 +74,16 @@ async def embed(request: Request, body: EmbeddingRequest) -> Response:
         raise ConfigError(f"{name} is {chosen.handle.kind}: it embeds no texts", "choose another model")
     texts = trace_of(request).texts = as_list(body.input)
 
-    def compute(handle: Any) -> tuple[np.ndarray, int]:
-        return handle.embed(texts).float().numpy(), sum(map(len, handle.tokenizer.encode(texts)))
-
-    vectors, n_tokens = await call(request, chosen, compute)
-    if body.dimensions not in (None, vectors.shape[1]):
-        message = f"the vectors of {name} have {vectors.shape[1]} features, not {body.dimensions}"
+    rows = await apply(request, chosen, Embed(), texts, sum(map(len, texts)))
+    vectors, n_tokens = [vector for vector, _ in rows], sum(n for _, n in rows)
+    if body.dimensions not in (None, len(vectors[0])):
+        message = f"the vectors of {name} have {len(vectors[0])} features, not {body.dimensions}"
         raise Refused(400, message, "omit `dimensions`", "invalid", "dimensions")
     trace_of(request).prompt_tokens = n_tokens
     encode: Any = as_base64 if body.encoding_format == "base64" else np.ndarray.tolist
-    rows = [{"object": "embedding", "index": i, "embedding": encode(vector)} for i, vector in enumerate(vectors)]
+    data = [{"object": "embedding", "index": i, "embedding": encode(vector)} for i, vector in enumerate(vectors)]
     usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
-    return JSONText({"object": "list", "data": rows, "model": name, "usage": usage})
+    return JSONText({"object": "list", "data": data, "model": name, "usage": usage})
 
 
 def as_base64(vector: np.ndarray) -> str:

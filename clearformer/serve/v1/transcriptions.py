@@ -1,20 +1,23 @@
 """POST /v1/audio/transcriptions, in the shape of OpenAI's API: the words of a recording."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request, UploadFile
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearformer.data.audio import SoundBytes, read_audio
+from clearformer.data.audio import SoundBytes, open_audio, read_audio
 from clearformer.errors import DataError
 from clearformer.handles.transcriber import Transcript, Word
 from clearformer.serve.answers import JSONText
-from clearformer.serve.asking import call, open_for
+from clearformer.serve.asking import A_FILE, apply, open_for
+from clearformer.serve.shared import Item, Verb
 from clearformer.serve.streams import data, streamed
 
 MOST_SECONDS = 3600.0
+TOKENS_PER_SECOND = 34  # a pass has 120 seconds of sound (transcriber.py), or 4,096 tokens
 WORDS_PER_LINE = 8  # of subtitles
 EXAMPLE = 'data: {"type":"transcript.text.delta","delta":"seven"}\n\ndata: [DONE]\n\n'
 router = APIRouter()
@@ -51,6 +54,26 @@ class TranscriptionAnswer(BaseModel):
     words: list[TimedWord] | None = None
 
 
+@dataclass(frozen=True)
+class Transcribe(Verb):
+    """The words and the seconds of each recording, which is the content of a file."""
+
+    def prepare(self, handle: Any, contents: Sequence[bytes]) -> list[Item]:
+        return [Item(one, round(seconds_of(one) * TOKENS_PER_SECOND)) for one in contents]
+
+    def compute(self, handle: Any, contents: list[bytes]) -> list[tuple[Transcript, float]]:
+        # Decoded here, since an hour of samples takes more memory than a compressed file that waits.
+        recordings = [handle.open(read_audio(SoundBytes(content), MOST_SECONDS)) for content in contents]
+        seconds = [len(samples) / handle.sound.rate for samples in recordings]
+        return list(zip(handle.transcribe(recordings), seconds))
+
+
+def seconds_of(content: bytes) -> float:
+    """Return the length of a recording by its header."""
+    with open_audio(SoundBytes(content)) as stream:
+        return MOST_SECONDS if stream.n_frames is None else min(stream.n_frames / stream.rate, MOST_SECONDS)
+
+
 @router.post(
     "/v1/audio/transcriptions",
     response_model=TranscriptionAnswer,
@@ -71,11 +94,7 @@ async def transcribe(request: Request, body: Annotated[TranscriptionRequest, For
     _, chosen = await open_for(request, "transcribe", body.model)
     content = await body.file.read()
 
-    def compute(handle: Any) -> tuple[Transcript, float]:
-        samples = handle.open(read_audio(SoundBytes(content), MOST_SECONDS))
-        return handle.transcribe([samples])[0], len(samples) / handle.sound.rate
-
-    transcript, seconds = await call(request, chosen, compute)
+    [(transcript, seconds)] = await apply(request, chosen, Transcribe(), [content], A_FILE)
     if body.stream:
         return streamed(request, deltas(transcript))
     if body.response_format == "json":
