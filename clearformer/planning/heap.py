@@ -73,7 +73,7 @@ class Glibc:
 
     def allocate(self, block: int, n_bytes: int) -> None:
         if self.libc.posix_memalign(ctypes.byref(self.result), ALIGNMENT, n_bytes):
-            raise MemoryError(f"no address space for {n_bytes:,} bytes")
+            raise MemoryError("no address space")
         assert self.result.value is not None
         self.blocks[block] = self.result.value
         if n_bytes >= PAGE:
