@@ -2,7 +2,7 @@
 
 $CLEARFORMER_CACHE/plan, else $XDG_CACHE_HOME/clearformer/plan, else ~/.cache/clearformer/plan
 └── <key>.json          ceilings          key: processor or GPU, threads and version of torch
-    <key>.times.json    seconds of each operation that a plan has measured
+    <key>.costs.json    seconds and scratch memory of each operation that a plan has measured
 """
 
 import json
@@ -39,7 +39,7 @@ N_STEPS = 20  # of the tiny model
 def stopwatch(kind: str) -> Stopwatch:
     """Return the clock of this machine, for "cpu" or "cuda". The first call takes a few seconds."""
     name = torch.cuda.get_device_name() if kind == "cuda" else cpu_name()
-    facts = {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__, "format": 1}
+    facts = {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__, "format": 2}
     folder, key = cache_folder().parent / "plan", key_of(facts)
     path = folder / f"{key}.json"
     ceilings = read(path)
@@ -54,7 +54,7 @@ def stopwatch(kind: str) -> Stopwatch:
     device = Device(
         kind, str(name), memory / 1e9, **rates, launch_us=ceilings["dispatch_us"], process_mb=ceilings["process_mb"]
     )
-    return Stopwatch(Roofline(device), folder / f"{key}.times.json", ceilings["overhead_us"] * 1e-6)
+    return Stopwatch(Roofline(device), folder / f"{key}.costs.json", ceilings["overhead_us"] * 1e-6)
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The time of a rehearsed step: the sum over its operations.
+"""The time of a rehearsed step: the sum over its operations. And the memory that each of them takes for itself.
 
     Roofline     max(flops / rate, bytes / bandwidth) + launch        of a device that is not here
     Stopwatch    each distinct operation is run on this machine, once for all later plans
@@ -10,25 +10,33 @@ import json
 import statistics
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_iter, tree_unflatten
 
 from clearformer.checkpoint import write_json
 from clearformer.planning.devices import Device
-from clearformer.planning.ledger import Call, Form
+from clearformer.planning.ledger import RNN_LAYER, Call, Form
 from clearformer.planning.rehearsal import Rehearsed
+from clearformer.planning.scratch import SELDOM, scratch_of
 
 MOST = 2**31  # bytes of an operation that is measured; larger ones are computed
 LEAST_RUNS, SECONDS = 3, 0.02  # per operation
 ROTATED = 2**25  # bytes of the inputs that are used in turn, so that they do not stay in the caches
 
 
+class Cost(NamedTuple):
+    """Of one operation. `scratch` are the bytes that its kernel takes for itself (scratch.py)."""
+
+    seconds: float
+    scratch: int
+
+
 class Clock(Protocol):
-    def seconds(self, call: Call) -> float: ...
     def step(self, step: Rehearsed) -> float: ...
+    def scratch(self, call: Call) -> int: ...
 
 
 class Roofline:
@@ -45,9 +53,12 @@ class Roofline:
     def step(self, step: Rehearsed) -> float:
         return sum(n * (self.seconds(call) + self.launch) for call, n in step.calls)
 
+    def scratch(self, call: Call) -> int:
+        return 0  # unknown
+
 
 class Stopwatch:
-    """The time of each operation as measured here. `path` keeps the measurements for later plans.
+    """The cost of each operation as measured here. `path` keeps the measurements for later plans.
 
     `overhead` is the time per operation, views included, that Python and autograd need around it.
     """
@@ -55,27 +66,38 @@ class Stopwatch:
     def __init__(self, roofline: Roofline, path: Path | None = None, overhead: float = 0.0) -> None:
         self.roofline, self.path, self.overhead = roofline, path, overhead
         self.device = torch.device(roofline.device.name)
-        self.times: dict[str, float] = read_times(path)
+        self.costs: dict[str, Cost] = read_costs(path)
         self.draw = torch.Generator().manual_seed(0)
 
     def step(self, step: Rehearsed) -> float:
         host = self.overhead * (step.n_views + sum(n for _, n in step.calls))
-        return host + sum(n * self.seconds(call) for call, n in step.calls)
+        return host + sum(n * self.cost(call).seconds for call, n in step.calls)
 
-    def seconds(self, call: Call) -> float:
-        if (key := call.key) not in self.times:
-            self.times[key] = float(f"{self.measured(call):.4g}")
-        return self.times[key]
+    def scratch(self, call: Call) -> int:
+        """The memory of a kernel. Small operations are not measured for it."""
+        return self.cost(call).scratch if call.n_bytes >= SELDOM and self.device.type == "cpu" else 0
 
-    def measured(self, call: Call) -> float:
+    def cost(self, call: Call) -> Cost:
+        if (key := call.key) not in self.costs:
+            seconds, scratch = self.measured(call)
+            self.costs[key] = Cost(float(f"{seconds:.4g}"), scratch)
+        return self.costs[key]
+
+    def measured(self, call: Call) -> Cost:
         if call.n_bytes > MOST:
-            return self.roofline.seconds(call)
+            return Cost(self.roofline.seconds(call), 0)
         try:
             sets = [self.arguments(call) for _ in range(max(1, min(4, ROTATED // max(1, call.n_bytes))))]
             with torch.no_grad():
-                return self.time(call.function, sets)
+                return Cost(self.time(call.function, sets), self.taken(call, *sets[0]))
         except (RuntimeError, IndexError, NotImplementedError):  # the values of its inputs matter
-            return self.roofline.seconds(call)
+            return Cost(self.roofline.seconds(call), 0)
+
+    def taken(self, call: Call, args: Any, kwargs: Any) -> int:
+        if call.n_bytes < SELDOM or self.device.type != "cpu":
+            return 0
+        known = {t.untyped_storage().data_ptr() for t in tree_iter((args, kwargs)) if isinstance(t, Tensor)}
+        return scratch_of(lambda: call.function(*args, **kwargs), known)
 
     def time(self, function: Any, sets: list[tuple[Any, Any]]) -> float:
         for args, kwargs in sets:
@@ -99,7 +121,7 @@ class Stopwatch:
         sizes = [n for a in call.arguments if isinstance(a, Form) and a.dtype.is_floating_point for n in a.shape]
         values = [self.argument(a, min(sizes, default=1)) for a in call.arguments]
         args, kwargs = tree_unflatten(values, call.layout)
-        return args, kwargs
+        return FILLED.get(call.function, tuple)(args), kwargs
 
     def argument(self, value: Any, bound: int) -> Any:
         if isinstance(value, torch.device):
@@ -122,16 +144,32 @@ class Stopwatch:
         if self.path is not None:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(self.path, self.times)
+                write_json(self.path, self.costs)
             except OSError:
                 return
 
 
-def read_times(path: Path | None) -> dict[str, float]:
+def with_workspace(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a recurrent layer's backward pass, with the workspace of a real forward pass.
+
+    oneDNN finds its own data structures there, and crashes on anything else.
+    """
+    x, *weights = args[:5]
+    state, memory = args[5:7]
+    reverse, mode, d_hidden, n_layers, has_biases, is_training, is_bidirectional, sizes, is_batch_first = args[13:22]
+    flags = (reverse, sizes, mode, d_hidden, n_layers, has_biases, is_bidirectional, is_batch_first, is_training)
+    return *args[:-1], RNN_LAYER(x, *weights, state, memory, *flags)[-1]
+
+
+FILLED = {torch.ops.aten.mkldnn_rnn_layer_backward.default: with_workspace}
+"""Operations that take what another one has written, which random numbers cannot replace."""
+
+
+def read_costs(path: Path | None) -> dict[str, Cost]:
     if path is None or not path.is_file():
         return {}
     try:
-        times = json.loads(path.read_text(encoding="utf-8"))
-        return {str(key): float(value) for key, value in times.items()}
+        costs = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): Cost(float(seconds), int(scratch)) for key, (seconds, scratch) in costs.items()}
     except (ValueError, AttributeError, TypeError, OSError):
         return {}  # measured again

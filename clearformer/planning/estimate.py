@@ -1,24 +1,26 @@
 """The estimate of a training: memory of each process by part, seconds per step, hours, and whether it fits."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any
 
 import torch
 
-from clearformer.memory import keep_freed_memory
+from clearformer.memory import keep_freed_memory, machine_bytes
 from clearformer.planning.batches import Batches, all_steps
 from clearformer.planning.calibration import stopwatch
 from clearformer.planning.clocks import Clock, Roofline, Stopwatch
 from clearformer.planning.devices import HERE, Device, find_device
-from clearformer.planning.heap import Heap, peak_of
+from clearformer.planning.heap import Glibc, Heap, peak_of, tell
 from clearformer.planning.ledger import ACTIVATIONS
 from clearformer.planning.rehearsal import BLOCKS, OUTER, UPDATE, Rehearsal, Rehearsed, rehearse
 from clearformer.tables import Tables
 from clearformer.training.gradient_sums import AT_ONCE, BUCKET
 from clearformer.training.precision import pick_device
 
-HIDDEN = 0.1  # on a CPU: a margin for what torch's kernels allocate inside, which a rehearsal cannot see
 SHARDED = ("weights", "average", "optimiser", "gradients")
 
 
@@ -95,23 +97,48 @@ def estimate(recipe: Tables, batches: Batches, target: Target) -> Estimate:
     mixed = recipe
     if target.device.is_gpu and recipe.train.precision == "auto":
         mixed = recipe.with_tables(train=recipe.train.changed(precision="bfloat16"))
-    done = rehearse(mixed, all_steps(batches), batches.task_for(mixed), fused=target.device.is_gpu)
+    rehearsed = partial(rehearse, mixed, all_steps(batches), batches.task_for(mixed), fused=target.device.is_gpu)
+    done = rehearsed()
     steps = done.steps[len(batches.largest) :]
     rough = Roofline(target.device)
     works = [rough.step(step) for step in steps]
     middle = sorted(range(len(steps)), key=works.__getitem__)[len(steps) // 2]
     seconds = target.clock.step(steps[middle]) * sum(works) / len(works) / works[middle]
+    holes = None if target.device.is_gpu else held(done, rehearsed, target.clock) - largest_of(done).peak
     if isinstance(target.clock, Stopwatch):
         target.clock.save()
-    parts = memory_parts(done, recipe, target)
+    parts = memory_parts(done, recipe, target, holes)
     seconds += exchange_seconds(done, recipe, target)
     flops = sum(step.flops for step in steps) // len(steps)
     return Estimate(recipe, target, done.n_parameters, done.n_trainable, parts, seconds, flops)
 
 
-def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, int]:
-    """The bytes of each part at the peak of the largest step, of one process."""
-    largest = max(done.steps, key=lambda step: step.peak)
+def held(done: Rehearsal, rehearse_again: Callable[..., object], clock: Clock) -> int:
+    """Return the most bytes that the allocator of a CPU holds, with what kernels take for themselves.
+
+    The steps are rehearsed again, and glibc is asked for every block. A training that is larger than this machine, or
+    another C library, has a model of it.
+    """
+    largest = largest_of(done)
+    scratch = {call.key: clock.scratch(call) for step in (largest, done.steps[0]) for call, _ in step.calls}
+    threshold = keep_freed_memory()
+    if Glibc.is_here() and largest.peak < machine_bytes():
+        with suppress(MemoryError), Glibc() as glibc:
+            rehearse_again(watch=lambda record: tell(glibc, record, lambda call: scratch.get(call.key, 0)))
+            return max(glibc.peak, largest.peak)
+    return max(peak_of(done.records, Heap(threshold), lambda call: scratch.get(call.key, 0)), largest.peak)
+
+
+def largest_of(done: Rehearsal) -> Rehearsed:
+    return max(done.steps, key=lambda step: step.peak)
+
+
+def memory_parts(done: Rehearsal, recipe: Tables, target: Target, holes: int | None = None) -> dict[str, int]:
+    """The bytes of each part at the peak of the largest step, of one process.
+
+    `holes` are the bytes that the allocator holds beside them; by default, 5 % of them.
+    """
+    largest = largest_of(done)
     parts = dict(largest.parts)
     if recipe.train.parallel == "shard" and target.n_devices > 1:
         candidates = (sharded_parts(done, step, target.n_devices) for step in done.steps)
@@ -120,11 +147,8 @@ def memory_parts(done: Rehearsal, recipe: Tables, target: Target) -> dict[str, i
     if recipe.train.parallel == "replicate" and target.n_devices > 1:
         parts["exchange"] = min(4 * done.n_trainable, AT_ONCE * BUCKET)
     process = round(target.device.process_mb * 1e6)
-    if target.device.is_gpu:
-        return {**parts, "allocator": round(0.05 * ratio * largest.peak), "process": process}
-    heap = max(peak_of(done.events, Heap(keep_freed_memory())), largest.peak)
-    heaps = {"allocator": round(ratio * (heap - largest.peak)), "kernels": round(ratio * HIDDEN * heap)}
-    return {**parts, **heaps, "process": process}
+    holes = round(0.05 * largest.peak) if holes is None else holes
+    return {**parts, "allocator": round(ratio * holes), "process": process}
 
 
 def sharded_parts(done: Rehearsal, step: Rehearsed, n: int) -> dict[str, int]:

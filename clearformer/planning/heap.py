@@ -1,20 +1,30 @@
 """The memory that an allocator takes from the system for a sequence of allocations, holes included.
 
-    Heap      glibc on Linux: the smallest hole that fits, neighbouring holes are merged, the top grows
+    Glibc     the C library of this process itself: it is asked for every block while a training is rehearsed
+    Heap      a model of it: the smallest hole that fits, neighbouring holes are merged, the top grows
     Exact     the sum of what is allocated, which no allocator can beat
+
+Small objects, such as the nodes of autograd's graph, settle between large blocks and keep holes apart until they are
+gone. A fifth of the memory of a training can be such holes. A rehearsal creates the same small objects, so that glibc
+leaves the same kind of holes; the model knows nothing of them.
 
 Blocks from a threshold on are mapped separately and returned when they are freed; others leave holes. memory.py sets
 the threshold, to 1 GiB or to what glibc allows.
 """
 
+import ctypes
+import sys
 from bisect import bisect_left, insort
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Protocol
 
-from clearformer.planning.ledger import Event
+from clearformer.memory import return_freed_memory
+from clearformer.planning.ledger import Call, Record
 
 ALIGNMENT = 64  # bytes
 PAGE = 4096
+SCRATCH = -1  # the block of a kernel; recorded ones count from 0
 SLACK = ALIGNMENT + 32  # glibc looks for this much more than an aligned block needs: a hole of its size is too small
 
 
@@ -37,6 +47,64 @@ class Exact:
 
     def free(self, block: int) -> None:
         self.now -= self.sizes.pop(block)
+
+
+class Glibc:
+    """The allocator of this process. Blocks are never written, so that they take address space, but hardly memory.
+
+    Freed memory counts as not held when it begins. Use it in a `with` block, which frees all blocks at the end.
+    """
+
+    def __init__(self) -> None:
+        self.libc, self.blocks, self.peak = library(), dict[int, int](), 0
+        self.result = ctypes.c_void_p()
+
+    def __enter__(self) -> "Glibc":
+        return_freed_memory()
+        facts = self.libc.mallinfo2()
+        self.before = facts.uordblks + facts.hblkhd
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for address in self.blocks.values():
+            self.libc.free(address)
+        self.blocks.clear()
+        return_freed_memory()
+
+    def allocate(self, block: int, n_bytes: int) -> None:
+        if self.libc.posix_memalign(ctypes.byref(self.result), ALIGNMENT, n_bytes):
+            raise MemoryError("no address space")
+        assert self.result.value is not None
+        self.blocks[block] = self.result.value
+        if n_bytes >= PAGE:
+            facts = self.libc.mallinfo2()
+            self.peak = max(self.peak, facts.arena + facts.hblkhd - self.before)
+
+    def free(self, block: int) -> None:
+        if (address := self.blocks.pop(block, None)) is not None:  # a tensor may outlive the `with` block
+            self.libc.free(address)
+
+    @staticmethod
+    def is_here() -> bool:
+        return sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallinfo2")  # since glibc 2.33
+
+
+FACTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
+class Facts(ctypes.Structure):
+    """mallinfo2 of glibc: `arena` bytes from the heap, of which `uordblks` are in use; `hblkhd` are mapped."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in FACTS]
+
+
+@cache
+def library() -> Any:
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = Facts
+    libc.posix_memalign.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    return libc
 
 
 class Heap:
@@ -100,11 +168,20 @@ class Heap:
         return size
 
 
-def peak_of(events: Iterable[Event], allocator: Allocator) -> int:
-    """Replay allocations, and return the most memory that the allocator held."""
-    for block, n_bytes in events:
-        if n_bytes < 0:
-            allocator.free(block)
-        elif n_bytes > 0:
-            allocator.allocate(block, n_bytes)
+def tell(allocator: Allocator, record: Record, scratch: Callable[[Call], int] = lambda call: 0) -> None:
+    """Do what a record says. `scratch` is what a kernel takes for itself, beside its results, and gives back."""
+    if isinstance(record, Call):
+        if n_bytes := scratch(record):
+            allocator.allocate(SCRATCH, n_bytes)
+            allocator.free(SCRATCH)
+    elif record.n_bytes < 0:
+        allocator.free(record.block)
+    elif record.n_bytes > 0:
+        allocator.allocate(*record)
+
+
+def peak_of(records: Iterable[Record], allocator: Allocator, scratch: Callable[[Call], int] = lambda call: 0) -> int:
+    """Replay what was recorded, and return the most memory that the allocator held."""
+    for record in records:
+        tell(allocator, record, scratch)
     return allocator.peak

@@ -6,11 +6,12 @@ saves and frees fake tensors exactly as it would real ones.
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_iter
 from torch.utils.flop_counter import flop_registry
@@ -66,16 +67,36 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *_: Any, **__: Any) -> tuple[Te
     return log_probs.new_empty(B), log_probs.new_empty(B, T, 2 * targets.size(-1) + 1)
 
 
-DEPENDENT = {torch.ops.aten._ctc_loss.Tensor: ctc_loss}
-"""Operations whose shapes depend on values: here with the largest shapes that are possible."""
+def rnn_layer(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """oneDNN's recurrent layer. Its workspace grows with the number of steps; torch's fake kernel leaves it empty."""
+    *results, workspace = RNN_LAYER(x, *rest)
+    T, *sizes = x.shape
+    few, more = 1, 9
+    with unset_fake_temporarily():
+        others = [torch.zeros(value.shape) if isinstance(value, Tensor) else value for value in rest]
+        first, last = (RNN_LAYER(torch.zeros(n, *sizes), *others)[-1].numel() for n in (few, more))
+    return *results, workspace.new_empty(first + (T - few) * (last - first) // (more - few))
+
+
+RNN_LAYER: Any = torch.ops.aten.mkldnn_rnn_layer.default
+DEPENDENT = {torch.ops.aten._ctc_loss.Tensor: ctc_loss, RNN_LAYER: rnn_layer}
+"""Operations whose fake kernels do not know all shapes. Those that depend on values are the largest possible."""
+
+
+Record = Event | Call
+"""What an allocator sees: an allocation, the end of one, or an operation, which takes memory while it runs."""
 
 
 class Ledger(TorchDispatchMode):
-    """Records allocations and operations inside `with FakeTensorMode(), Ledger() as ledger`."""
+    """Records allocations and operations inside `with FakeTensorMode(), Ledger() as ledger`.
 
-    def __init__(self) -> None:
+    `watch` is called with each record when it happens.
+    """
+
+    def __init__(self, watch: Callable[[Record], None] = lambda record: None) -> None:
         super().__init__()
-        self.events: list[Event] = []
+        self.watch = watch
+        self.records: list[Record] = []
         self.calls: Counter[str] = Counter()
         self.known: dict[str, Call] = {}
         self.n_views = 0
@@ -90,6 +111,10 @@ class Ledger(TorchDispatchMode):
         """Begin a new step: forget its operations and its peaks."""
         self.calls, self.n_views, self.peaks = Counter(), 0, {}
         self.enter(REST)
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+        self.watch(record)
 
     def enter(self, phase: str) -> None:
         """Begin a phase of a step, or return to it."""
@@ -123,7 +148,7 @@ class Ledger(TorchDispatchMode):
         n_bytes += sum(form_of(t).n_bytes for t in tree_iter(result) if isinstance(t, Tensor))
         call = Call(function, forms, layout, amount, n_bytes)
         self.calls[call.key] += 1
-        self.known.setdefault(call.key, call)
+        self.record(self.known.setdefault(call.key, call))
 
     def hold(self, tensors: Any, label: str = ACTIVATIONS) -> None:
         """Record the memory of new tensors."""
@@ -135,7 +160,7 @@ class Ledger(TorchDispatchMode):
                     self.blocks[place] = block
                     self.sizes.append(n_bytes)
                     self.labels.append(label)
-                    self.events.append(Event(block, n_bytes))
+                    self.record(Event(block, n_bytes))
                     self.live[label] += n_bytes
                     self.note_peak()
                     weakref.finalize(storage, self.release, place).atexit = False
@@ -143,7 +168,7 @@ class Ledger(TorchDispatchMode):
     def release(self, place: int) -> None:
         block = self.blocks.pop(place)
         self.live[self.labels[block]] -= self.sizes[block]
-        self.events.append(Event(block, -self.sizes[block]))
+        self.record(Event(block, -self.sizes[block]))
 
     def label(self, tensors: Iterable[Tensor], label: str) -> None:
         """Count these tensors to a part from now on."""

@@ -2,13 +2,13 @@
 
     parts        weights, average (train.ema), optimiser, gradients, batches, and activations: the rest of the peak
     peaks        the same in each phase: backward pass of the blocks, optimiser, and the rest of the step
-    events       every allocation, for an allocator to replay
+    records      every allocation and operation, for an allocator to replay
     calls        every operation of a step, for a clock
 
 Fake tensors are on the CPU, whatever the device: torch without CUDA has no shapes for CUDA kernels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import Tensors
 from clearformer.models.build import build_model
-from clearformer.planning.ledger import ACTIVATIONS, REST, Call, Event, Ledger
+from clearformer.planning.ledger import ACTIVATIONS, REST, Call, Ledger, Record
 from clearformer.tables import Tables
 from clearformer.tasks import task_named
 from clearformer.tasks.task import Task
@@ -71,14 +71,21 @@ class Rehearsal:
     outer: int
     """Bytes of the weights outside the blocks: what a sharded model gathers for the whole pass."""
     steps: list[Rehearsed]
-    events: list[Event]
-    """Every allocation of all steps, one after the other."""
+    records: list[Record]
+    """Every allocation and operation of all steps, one after the other."""
 
 
-def rehearse(recipe: Tables, steps: Sequence[Step], task: Task | None = None, fused: bool = False) -> Rehearsal:
+def rehearse(
+    recipe: Tables,
+    steps: Sequence[Step],
+    task: Task | None = None,
+    fused: bool = False,
+    watch: Callable[[Record], None] = lambda record: None,
+) -> Rehearsal:
     """Train on these batches without memory. The first step runs twice: the optimiser allocates its state in it.
 
-    `fused` chooses the optimiser's fused kernel, as on a GPU, which needs no temporary copies of the gradients.
+    `fused` chooses the optimiser's fused kernel, as on a GPU, which needs no temporary copies of the gradients. `watch`
+    is called with each allocation and operation when it happens.
     """
     task = task or task_named(recipe.objective.kind)(recipe, RunFolder(Path("rehearsal")))
     with torch.device("meta"), built_in(recipe.train.precision):
@@ -88,7 +95,7 @@ def rehearse(recipe: Tables, steps: Sequence[Step], task: Task | None = None, fu
             tune(outline, recipe.tuning)
     if recipe.train.recompute == "blocks":
         recompute_blocks(outline)
-    with FakeTensorMode() as fake, Ledger() as ledger:
+    with FakeTensorMode() as fake, Ledger(watch) as ledger:
         model = materialized(outline)
         ledger.label([*model.parameters(), *model.buffers()], "weights")
         trainer = trainer_of(recipe, model, task, torch.device("cpu"), fused)
@@ -99,7 +106,7 @@ def rehearse(recipe: Tables, steps: Sequence[Step], task: Task | None = None, fu
     sizes = [size_of(module) for module in model.modules() if getattr(module, "is_block", False)]
     sizes += [size_of(block) for block in listed_blocks(model)]
     n_parameters, n_trainable = (sum(p.numel() for p in ps) for ps in (model.parameters(), trainer.parameters))
-    return Rehearsal(n_parameters, n_trainable, max(sizes, default=0), outer, done, ledger.events)
+    return Rehearsal(n_parameters, n_trainable, max(sizes, default=0), outer, done, ledger.records)
 
 
 def watch_phases(trainer: Trainer, ledger: Ledger) -> int:

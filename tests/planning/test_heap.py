@@ -1,7 +1,10 @@
 """Allocators: holes are reused and merged, and the top of the heap never shrinks."""
 
-from clearformer.planning.heap import Exact, Heap, peak_of
-from clearformer.planning.ledger import Event
+import pytest
+
+from clearformer.memory import keep_freed_memory, resident_mb
+from clearformer.planning.heap import Exact, Glibc, Heap, peak_of
+from clearformer.planning.ledger import Call, Event
 
 MB = 2**20
 MAPPED = 2**25
@@ -31,3 +34,26 @@ def test_large_blocks_leave_no_hole() -> None:
 
 def test_nothing_is_allocated_for_nothing() -> None:
     assert peak_of([Event(0, 0), Event(0, 0)], Heap(MAPPED)) == 0
+
+
+def test_a_kernel_takes_memory_beside_what_is_there() -> None:
+    call = Call("any", (), None, 0, 0)
+    records = [Event(0, 3 * MB), call, Event(0, -3 * MB), Event(1, MB), call]
+    assert peak_of(records, Exact(), lambda _: 2 * MB) == 5 * MB
+
+
+@pytest.mark.skipif(not Glibc.is_here(), reason="needs glibc 2.33 or later")
+def test_glibc_is_asked_for_address_space_and_not_for_memory() -> None:
+    keep_freed_memory()
+    before = resident_mb()
+    with Glibc() as glibc:
+        for block in range(64):
+            glibc.allocate(block, 64 * MB)
+            if block % 2:
+                glibc.free(block)
+        held = glibc.peak
+        assert resident_mb() - before < 100
+    assert 32 * 64 * MB <= held < 1.1 * 64 * 64 * MB
+    with Glibc() as glibc:  # what was freed does not count as held
+        glibc.allocate(0, MB)
+        assert MB <= glibc.peak < held / 4
