@@ -5,12 +5,17 @@
 #
 # The server listens at all addresses of its container, so that it needs a key. Inside, key.txt must be readable by its
 # owner alone, who is the user 10001: chown 10001 key.txt; chmod 400 key.txt.
-FROM python:3.12-slim
+#
+# Another image of Python, or another index of torch's builds, such as a mirror:
+#   docker build --build-arg PYTHON=python:3.13-slim --build-arg TORCH_INDEX=https://mirror.example/torch/cpu .
+ARG PYTHON=python:3.12-slim
+FROM ${PYTHON}
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 RUN useradd --uid 10001 --create-home server
 WORKDIR /app
 # torch first, from the index of builds for the CPU: the default build brings gigabytes of CUDA libraries.
-RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "torch>=2.11,<2.14"
+RUN pip install --no-cache-dir --index-url ${TORCH_INDEX} "torch>=2.11,<2.14"
 COPY pyproject.toml README.md LICENSE ./
 COPY clearformer ./clearformer
 RUN pip install --no-cache-dir ".[audio,images,serve]"
