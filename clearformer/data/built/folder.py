@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -29,6 +29,7 @@ INDEX, BUILDING, REMOTE = "built.json", "building.json", "remote.json"
 FORMAT = 1
 SPLIT_FILES = ("valid.safetensors", "valid.json", "test.jsonl", "test.safetensors")
 POINTER = "built 1"  # the value of MARK in a file that only points to a built folder
+SHARDED = "shards"  # the order of text in runs on a built folder; that of runs begun before there was one is ""
 SHARD = re.compile(r"train-\d{5,}")
 REBUILD = "build the folder again, or copy it again"
 MOST = 2**53  # rows and tokens
@@ -186,19 +187,29 @@ def read_url(folder: Path) -> str:
         raise DataError(f"{folder / REMOTE} cannot be read ({short(error)})", hint) from None
 
 
+class Pointer(NamedTuple):
+    """What a file that stands for the shards of a folder says of them."""
+
+    folder: Path
+    url: str | None = None
+    """The address that the folder is fetched from."""
+    built: str = ""
+    """The fingerprint of what was built."""
+    order: str = ""
+    """The order of the rows of text: SHARDED, or "" for that of all rows."""
+
+
 def write_pointer(path: Path, folder: Path) -> None:
     """Write a file that stands for the shards of a folder, in the place of a store."""
-    facts = {MARK: POINTER, "folder": str(folder.resolve()), "built": read_index(folder).fingerprint}
+    index = read_index(folder)
+    facts = {MARK: POINTER, "folder": str(folder.resolve()), "built": index.fingerprint, "order": SHARDED}
     if (folder / REMOTE).is_file():
         facts["url"] = read_url(folder)
     TensorFileWriter(path, {}, facts).join()
 
 
-def read_pointer(path: Path) -> tuple[Path, str | None, str] | None:
-    """Return the folder and the address that a file points to, and the fingerprint of what was built.
-
-    None if the file is an ordinary store.
-    """
+def read_pointer(path: Path) -> Pointer | None:
+    """Return what a file points to; None if it is an ordinary store."""
     try:
         with safe_open(path, framework="np") as file:
             facts = dict(file.metadata() or {})
@@ -208,7 +219,7 @@ def read_pointer(path: Path) -> tuple[Path, str | None, str] | None:
         return None
     if "folder" not in facts:
         raise DataError(f"{path} is damaged: it points to no folder", "copy the run folder again")
-    return Path(facts["folder"]), facts.get("url"), facts.get("built", "")
+    return Pointer(Path(facts["folder"]), facts.get("url"), facts.get("built", ""), facts.get("order", ""))
 
 
 def require_same(folder: Path, fingerprint: str) -> None:
