@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from clearformer.data.files.compressed import ENDINGS, Stream, check_ratio, opened
 from clearformer.errors import DataError, suggest
@@ -197,7 +197,11 @@ def too_long(where: str | Path) -> DataError:
     return DataError(f"{where}: a line of more than {MAX_LINE >> 20} MiB", "divide it into shorter lines")
 
 
-def divided(file: Stream | Converted) -> Iterator[list[bytes]]:
+class Readable(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+
+def divided(file: Readable) -> Iterator[list[bytes]]:
     """Divide a stream into lines, which end at line feeds only; a line that reaches MAX_LINE is not completed."""
     parts, size = list[bytes](), 0
     while part := file.read1(READ):
