@@ -247,10 +247,25 @@ class DocumentWriter(Writer):
 
     def __init__(self, path: Path, vocab_size: int, start_id: int, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(path, vocab_size, {**(metadata or {}), "start": str(start_id)})
+        self.n_open = 0  # tokens of a document that is not complete
 
     def add(self, ids: Sequence[Sequence[int]]) -> None:
-        """Append documents."""
-        self._append(ids)
+        """Append documents; the first one completes a document that was begun."""
+        if ids:
+            self._append(ids)
+            self.n_open = 0
+
+    def add_part(self, ids: Sequence[int]) -> None:
+        """Append tokens of a document that continues."""
+        self._file.append("tokens", np.array(ids, self._file.specs["tokens"].dtype))
+        self._ends["tokens"] += len(ids)
+        self.n_open += len(ids)
+
+    def break_off(self) -> None:
+        """End a document that continues in another store, without EOS."""
+        if self.n_open:
+            self._file.append("tokens_offsets", np.array([self._ends["tokens"]]))
+            self.count += 1
 
     def close(self) -> DocumentStore:
         """Move the finished file to its path and open it."""

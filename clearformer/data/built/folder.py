@@ -37,11 +37,15 @@ MOST = 2**53  # rows and tokens
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard: its name without suffix, its number of rows, and the tokens on each side."""
+    """A shard: its name without suffix, its number of rows, and the tokens on each side.
+
+    before: the tokens in earlier shards of a document that continues in this one, as its first row.
+    """
 
     name: str
     rows: int
     tokens: tuple[int, ...]
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,11 @@ class Index:
         return sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest() if self.files else ""
 
     def dump(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        facts = {"format": FORMAT, **asdict(self)}
+        for shard in facts["shards"]:
+            if not shard["before"]:
+                del shard["before"]
+        return facts
 
     def fault(self, path: Path, is_whole: bool = False) -> str | None:
         """Say how a file differs from what was built. Large files are only read if `is_whole` is set."""
@@ -141,13 +149,16 @@ def read_index(folder: Path) -> Index:
 
 def parse_index(kind: Any, shards: Any, n_chars: Any, tables: Any, report: Any, files: Any = None) -> Index:
     """Return the index that a file describes; raises a ValueError for what `data build` cannot have written."""
-    listed = tuple(Shard(s["name"], s["rows"], tuple(s["tokens"])) for s in shards)
-    n_sides = {"pairs": 2, "documents": 1}[kind]
+    listed = tuple(Shard(s["name"], s["rows"], tuple(s["tokens"]), s.get("before", 0)) for s in shards)
+    n_sides, n_tokens = {"pairs": 2, "documents": 1}[kind], 0
     for shard in listed:
         if not isinstance(shard.name, str) or not SHARD.fullmatch(shard.name):
             raise ValueError(f"{shard.name!r:.40} is no name of a shard")
         if len(shard.tokens) != n_sides or not all(map(is_size, (shard.rows, *shard.tokens))):
             raise ValueError(f"the numbers of {shard.name}")
+        if not is_size(shard.before) or shard.before > n_tokens or (shard.before and not shard.rows):
+            raise ValueError(f"the document that continues in {shard.name}")
+        n_tokens += shard.tokens[0] if kind == "documents" else 0
     is_documents = kind == "documents"
     if not listed or not is_size(n_chars) or (is_documents and not is_size(tables["start"])):
         raise ValueError("a number is missing")

@@ -116,28 +116,37 @@ class Joined:
 
 
 class BuiltDocuments:
-    """The documents of a built folder, with the interface of a DocumentStore."""
+    """The documents of a built folder, with the interface of a DocumentStore.
+
+    A very long document may continue in the next shards: `before` has the tokens of it in earlier ones.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path, self.shards = folder, Shards(folder, DocumentStore)
         self.metadata = {"start": str(self.shards.index.tables["start"])}
         self.tokens = Joined(self.shards)
+        self.before = np.array([shard.before for shard in self.shards.index.shards])
+        # The number of the first document of each shard.
+        self.first = self.shards.edges[:-1] - np.cumsum(self.before > 0)
 
     def __len__(self) -> int:
-        return self.shards.index.n_rows
+        return self.shards.index.n_rows - int((self.before > 0).sum())
 
     def document_at(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As in a DocumentStore, from the offsets of the shards that are needed: no memory for all documents."""
         document, begins = np.full(at.shape, len(self)), np.full(at.shape, len(self.tokens))
         for n, here, inside in self.tokens.parts(at):
             numbers, starts = self.shards.open(n).document_at(inside)
-            document[here], begins[here] = numbers + self.shards.edges[n], starts + self.tokens.edges[n]
+            document[here] = numbers + self.first[n]
+            begins[here] = starts + self.tokens.edges[n] - np.where(numbers == 0, self.before[n], 0)
         return document, begins
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """The positions where all documents begin, followed by N: (n + 1,) int64."""
-        return np.concatenate([[0], np.cumsum(read_lengths(self.path, self.shards.index)[:, 0], dtype="int64")])
+        ends = np.cumsum(read_lengths(self.path, self.shards.index)[:, 0], dtype="int64")
+        continuing = self.shards.edges[:-1][self.before > 0]  # rows, whose begins are no begins of documents
+        return np.delete(np.concatenate([[0], ends]), continuing)
 
     @property
     def start_id(self) -> int:
