@@ -31,6 +31,8 @@ MOST_BYTES = 2**26  # of a block of lines
 LINE_PART = 2**16  # bytes of the parts of such a line, where parts are allowed
 READ = 2**18  # bytes read at a time
 WIDTH = 40  # characters of a column name in a message; without a header, it is a whole text
+SHOWN = 50  # columns named in a message
+MAX_DEPTH = 200  # objects and arrays inside each other
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is compared first
     codecs.BOM_UTF32_BE: "utf-32",
@@ -74,8 +76,10 @@ def header_columns(where: str, header: Sequence[str], names: Sequence[int | str]
 
 
 def list_columns(names: Iterable[str], option: str = "", what: str = "columns are") -> str:
-    """Return the hint for a column that does not exist: the names of all columns, and the option that chooses them."""
-    short = [name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…" for name in names]
+    """Return the hint for a column that does not exist: the names of columns, and the option that chooses them."""
+    every = list(names)
+    short = [name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…" for name in every[:SHOWN]]
+    short += [f"… ({len(every):,} in all)"] * (len(every) > SHOWN)
     return f"the {what} {', '.join(short) or 'missing'}" + (f"; choose with {option}" if option else "")
 
 
@@ -86,7 +90,9 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
         where = f"{name}:{number}"
         try:
             row = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise too_deep(where) from None
+        except ValueError as error:
             raise DataError(
                 f"{where}: not valid JSON ({error})", "each line must be one complete JSON object"
             ) from None
@@ -94,7 +100,28 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
             raise DataError(
                 f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one complete JSON object"
             )
+        check_depth(row, line, where)
         yield where, row
+
+
+def check_depth(value: object, text: str, where: str) -> None:
+    """Raise an error if a parsed text is nested so deeply that its keys could not be listed, or it be written again."""
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return  # the usual case
+    levels = [iter([value])]  # no more memory than one iterator for each
+    while levels:
+        for item in levels[-1]:
+            if item and isinstance(item, dict | list):
+                if len(levels) > MAX_DEPTH:
+                    raise too_deep(where)
+                levels.append(iter(item.values() if isinstance(item, dict) else item))
+                break
+        else:
+            levels.pop()
+
+
+def too_deep(where: str) -> DataError:
+    return DataError(f"{where}: objects inside objects, too deeply nested", "write objects of fewer levels")
 
 
 def json_value(row: dict[str, object], key: str, where: str, option: str = "") -> object:
