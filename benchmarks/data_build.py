@@ -1,6 +1,7 @@
 """Time and memory to prepare pairs: `clearformer data build` against the preparation of `clearformer train`.
 
     python benchmarks/data_build.py --data ../shared/data [--pairs 1000000] [--resume-pairs 10000000]
+    python benchmarks/data_build.py --only resume_text [--resume-tokens 1000000000]
 
 The corpus and the measurement of `train` are those of preparation.py. `train` reads the corpus twice, because it
 chooses its settings from the whole, and learns its vocabulary from a million lines; `data build` reads it once, and
@@ -9,11 +10,16 @@ measured: start and vocabulary take the same time for every large corpus, the re
 
 `resume` is the time from the start of `clearformer train --resume` to its first step, at the beginning and at the end
 of an epoch of a folder with the lengths of `--resume-pairs` pairs (drawn, one token id everywhere), with a tiny model.
+`resume_text` is the same for a text of `--resume-tokens` tokens, read in windows by a GPT and in streams by an LSTM;
+`peak_mb` is the largest memory of that process, the pages of shards that it has read included.
+
+`--only` measures one of `resume` and `resume_text`, and leaves the rest of the result file as it was.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +32,12 @@ from provenance import RESULTS, record, stamp
 
 ROOT = Path(__file__).parent.parent
 TINY = ["model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.d_model=8", "model.d_ff=8", "model.n_heads=1"]
+TINY_TEXT = {
+    "gpt": ["model.n_layers=1", "model.d_model=8", "model.d_ff=8", "model.n_heads=1", "model.max_length=256"],
+    "lstm": ["model.n_layers=1", "model.d_model=8"],
+}
+TOKENS = 4096  # of a step
+SHARD_TOKENS = 2**23
 
 
 def main():
@@ -33,27 +45,43 @@ def main():
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the corpora")
     parser.add_argument("--pairs", type=int, default=1_000_000, help="number of pairs")
     parser.add_argument("--resume-pairs", type=int, default=10_000_000)
+    parser.add_argument("--resume-tokens", type=int, default=1_000_000_000)
+    parser.add_argument("--only", choices=["resume", "resume_text"])
     parser.add_argument("--out", type=Path, default=RESULTS / "data-build.json")
     parser.add_argument("--first-step", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.first_step:
         first_step(*options.first_step)
         return
-    n = options.pairs
+    result = json.loads(options.out.read_text()) if options.only and options.out.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        corpus = folder / "pairs.tsv"
-        write_pairs(options.data, corpus, n)
-        built = build(corpus, folder / "built")
-        print("build", json.dumps(built), flush=True)
-        old = summary([measure(ROOT, corpus, folder / "run")], n)
-        print("train", json.dumps(old), flush=True)
-        resumed = resume_times(folder, options.resume_pairs)
+        if options.only is None:
+            result = preparation(options.data, folder, options.pairs)
+        if options.only in (None, "resume"):
+            result["resume"] = {"pairs": options.resume_pairs, **resume_times(folder, options.resume_pairs)}
+        if options.only in (None, "resume_text"):
+            result["resume_text"] = {"tokens": options.resume_tokens, **resume_text(folder, options.resume_tokens)}
+    command = f"python benchmarks/data_build.py --pairs {options.pairs}"
+    if options.only is None:
+        result |= stamp(command)
+    else:
+        result[options.only] |= stamp(f"python benchmarks/data_build.py --only {options.only}")
+    record(result, options.out)
+
+
+def preparation(data, folder, n):
+    """Prepare n pairs both ways."""
+    corpus = folder / "pairs.tsv"
+    write_pairs(data, corpus, n)
+    built = build("--pairs", corpus, folder / "built")
+    print("build", json.dumps(built), flush=True)
+    old = summary([measure(ROOT, corpus, folder / "run")], n)
+    print("train", json.dumps(old), flush=True)
     result = {"pairs": n, "cpus": len(os.sched_getaffinity(0)), "train": old, "build": built}
     result["ratio_of_seconds"] = round(old["seconds"] / built["seconds"], 2)
     result["extrapolated"] = extrapolated(old, built, n)
-    result["resume"] = {"pairs": options.resume_pairs, **resumed}
-    record({**result, **stamp(f"python benchmarks/data_build.py --pairs {n}")}, options.out)
+    return result
 
 
 def extrapolated(old, built, n):
@@ -65,9 +93,9 @@ def extrapolated(old, built, n):
     return {"pairs": 10_000_000, "train_seconds": round(train), "build_seconds": round(build)}
 
 
-def build(corpus, out):
+def build(option, corpus, out):
     """Build a folder: seconds, cores and the largest memory of all processes together."""
-    command = [sys.executable, "-m", "clearformer", "data", "build", "--pairs", str(corpus), "--out", str(out)]
+    command = [sys.executable, "-m", "clearformer", "data", "build", option, str(corpus), "--out", str(out)]
     begun, used, peak, learnt = time.monotonic(), os.times(), 0.0, None
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
@@ -94,44 +122,58 @@ def resume_times(folder, n_pairs):
     """Seconds from the start of the command to the first step after a pause, near the start and the end of an epoch."""
     built, corpus = folder / "large", folder / "few.tsv"
     corpus.write_text("".join(f"a b {i}\tc d {i}\n" for i in range(2000)))
-    build(corpus, built)
+    build("--pairs", corpus, built)
     enlarge(built, n_pairs)
-    settings = [part for setting in TINY for part in ("--set", setting)]
     run = folder / "resumed"
-    train = [sys.executable, "-m", "clearformer", "train"]
-    begin = [
-        *train,
-        "--pairs",
-        str(built),
-        "--out",
-        str(run),
-        "--steps",
-        "1000000",
-        "--set",
-        "train.pause=1",
-        *settings,
-    ]
-    subprocess.run([*begin, "--device", "cpu", "--set", "train.tokens=4096"], check=True, cwd=ROOT)
-    times = {"start_of_epoch": timed(run)}
+    begin(["--pairs", built], run, TINY)
+    times = {"start_of_epoch": timed(run)["seconds"]}
     move_to_end(run)
-    times["end_of_epoch"] = timed(run)
+    times["end_of_epoch"] = timed(run)["seconds"]
     return times
+
+
+def resume_text(folder, n_tokens):
+    """The same for windows of text and for streams, and the largest memory in MB."""
+    built, corpus = folder / "text", folder / "few.txt"
+    corpus.write_text("".join(f"a b {i}\n" for i in range(2000)))
+    build("--text", corpus, built)
+    enlarge_text(built, n_tokens)
+    times = {}
+    for model, settings in TINY_TEXT.items():
+        run = folder / model
+        begin(["--text", built, "--model", model], run, settings)
+        at = {"start_of_epoch": timed(run)}
+        move_text_to_end(run)
+        at["end_of_epoch"] = timed(run)
+        times[model] = {name: values["seconds"] for name, values in at.items()}
+        times[model]["peak_mb"] = max(values["peak_mb"] for values in at.values())
+        print("resume_text", model, json.dumps(times[model]), flush=True)
+    return times
+
+
+def begin(data, run, settings):
+    """Train one step, and save."""
+    settings = ["train.pause=1", f"train.tokens={TOKENS}", *settings]
+    command = [sys.executable, "-m", "clearformer", "train", *map(str, data), "--out", str(run), "--device", "cpu"]
+    command += ["--steps", "1000000", *(part for setting in settings for part in ("--set", setting))]
+    subprocess.run(command, check=True, cwd=ROOT)
 
 
 def timed(run):
     begun = time.monotonic()
     command = [sys.executable, __file__, "--first-step", str(run), str(begun)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return round(float(done.stdout.splitlines()[-1]), 2)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def first_step(run, begun):
-    """Resume a run, and print the seconds since `begun` when its first step is done."""
+    """Resume a run, and print the seconds since `begun` when its first step is done, and the largest memory."""
     from clearformer.cli import app
     from clearformer.training.loop import Trainer
 
     def complete_step(trainer):
-        print(time.monotonic() - float(begun), flush=True)
+        seconds, peak = time.monotonic() - float(begun), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps({"seconds": round(seconds, 2), "peak_mb": peak // 1000}), flush=True)
         os._exit(0)
 
     Trainer.complete_step = complete_step
@@ -140,13 +182,12 @@ def first_step(run, begun):
 
 def enlarge(built, n_pairs):
     """Replace the shards by larger ones with drawn lengths, whose ids are all the same."""
-    from clearformer.data.built.folder import INDEX, Shard, read_index
+    from clearformer.data.built.folder import Shard
     from clearformer.data.built.pairs import write_lengths
     from clearformer.data.built.pieces import SHARD_ROWS
     from clearformer.data.store import Ragged, StoreWriter
 
     rng, shards = np.random.default_rng(0), []
-    index = read_index(built)
     for number in range(-(-n_pairs // SHARD_ROWS)):
         rows, name = min(SHARD_ROWS, n_pairs - number * SHARD_ROWS), f"train-{number:05d}"
         lengths = np.clip(rng.lognormal(2.7, 0.6, (rows, 2)), 1, 200).astype("int64")
@@ -154,20 +195,63 @@ def enlarge(built, n_pairs):
             writer.add_packed(*(Ragged(np.full(side.sum(), 5, "uint16"), side) for side in lengths.T))
         shards.append(Shard(name, rows, tuple(lengths.sum(0).tolist())))
     write_lengths(built, shards)
-    facts = {**index.dump(), "shards": [{"name": s.name, "rows": s.rows, "tokens": s.tokens} for s in shards]}
+    write_index(built, shards)
+
+
+def enlarge_text(built, n_tokens, shard_tokens=SHARD_TOKENS):
+    """Replace the shard of a text by many, with documents of drawn lengths and one token."""
+    from clearformer.data.built.folder import Shard, read_index
+    from clearformer.data.store import DocumentWriter, Ragged
+    from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
+
+    rng, shards = np.random.default_rng(0), []
+    start = read_index(built).tables["start"]
+    every = TensorFileWriter(built / "lengths.safetensors", {"lengths": TensorSpec("int32", (1,))})
+    for number in range(-(-n_tokens // shard_tokens)):
+        name, n = f"train-{number:05d}", min(shard_tokens, n_tokens - number * shard_tokens)
+        lengths = np.clip(rng.lognormal(5, 1, n // 50 + 1), 2, 20_000).astype("int64")
+        lengths = lengths[: np.searchsorted(np.cumsum(lengths), n) + 1]
+        lengths[-1] -= lengths.sum() - n
+        with DocumentWriter(built / f"{name}.safetensors", 1000, start) as writer:
+            writer._append_packed(Ragged(np.full(n, 5, "uint16"), lengths))
+        every.append("lengths", lengths[:, None])
+        shards.append(Shard(name, len(lengths), (n,)))
+    every.join()
+    write_index(built, shards)
+
+
+def write_index(built, shards):
+    """List other shards, and their checksums, in the index of a folder."""
+    from clearformer.data.built.folder import INDEX, list_files, read_index
+
+    listed = [{"name": shard.name, "rows": shard.rows, "tokens": shard.tokens} for shard in shards]
+    facts = {**read_index(built).dump(), "shards": listed, "files": list_files(built)}
     (built / INDEX).write_text(json.dumps(facts))
 
 
 def move_to_end(run):
     """Let the checkpoint say that the run is near the end of its first epoch."""
-    from clearformer.checkpoint import load_tensors, save_tensors
     from clearformer.data.built.order import ShardedBatches
     from clearformer.data.built.stores import open_pairs
 
     store = open_pairs(run / "data" / "train.safetensors")
-    n = int(ShardedBatches(store.lengths, store.shards.edges, 4096).counts.sum())
+    move(run, int(ShardedBatches(store.lengths, store.shards.edges, TOKENS).counts.sum()) - 10)
+
+
+def move_text_to_end(run):
+    from clearformer.checkpoint import RunFolder
+    from clearformer.recipe import Recipe
+    from clearformer.tasks.causal_lm import CausalLMTask
+
+    task = CausalLMTask(Recipe.read(run / "recipe.toml"), RunFolder(run))
+    move(run, len(task.split("train").steps(0, 1)) - 10)
+
+
+def move(run, position):
+    from clearformer.checkpoint import load_tensors, save_tensors
+
     tensors, facts = load_tensors(run / "last.safetensors")
-    facts["progress"]["position"] = n - 10
+    facts["progress"]["position"] = position
     save_tensors(run / "last.safetensors", tensors, facts)
 
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from clearformer.config import Config
 from clearformer.data.labels import LabelSource
 from clearformer.data.pairs import Filter, PairSource
+from clearformer.data.parts import between, document_lengths
 from clearformer.data.recordings import Recording, RecordingSource
 from clearformer.data.sentences import Cut
 from clearformer.data.split import place
@@ -78,6 +79,13 @@ class TextCorpora(Corpora):
     test: TextSource | None = None
     length: int | None = Field(None, gt=0, description="tokens per window; default: model.max_length")
 
+    def text_edges(self, split: str) -> tuple[float, float]:
+        """Return the interval of a split, of the length of a document or of the places of documents."""
+        valid = (self.held_out or 0.1) if self.valid is None else 0.0
+        test = self.held_out_test if self.test is None else 0.0
+        edges = {"train": (0.0, 1 - valid - test), "valid": (1 - valid - test, 1 - test), "test": (1 - test, 1.0)}
+        return edges[split]
+
     def read(self, split: str, skipped: Skipped | None = None) -> Iterator[str]:
         """Yield the documents of a split: from its files, or held out from the training files.
 
@@ -87,10 +95,7 @@ class TextCorpora(Corpora):
         if (split_source := self.source(split)) is not None and split != "train":
             yield from split_source.read(skipped)
             return
-        valid = (self.held_out or 0.1) if self.valid is None else 0.0
-        test = self.held_out_test if self.test is None else 0.0
-        edges = {"train": (0.0, 1 - valid - test), "valid": (1 - valid - test, 1 - test), "test": (1 - test, 1.0)}
-        start, end = edges[split]
+        start, end = self.text_edges(split)
         source = self.source("train")
         with closing(source.read(skipped)) as documents:
             for document in documents:
@@ -99,6 +104,23 @@ class TextCorpora(Corpora):
                         yield part
                 elif start <= place(document) < end:
                     yield document
+
+    def parts(self, split: str, skipped: Skipped | None = None) -> Iterator[str]:
+        """Yield the documents of a split as `read` does, but a file that is one document in parts (see parts.py)."""
+        split_source, source = self.source(split), self.source("train")
+        if split_source is not None and split != "train":
+            yield from self.texts(split_source, skipped)
+        elif source.is_collection:
+            yield from self.read(split, skipped)
+        else:
+            with closing(source.parts()) as texts:
+                lengths = document_lengths(texts)
+            with closing(source.parts(skipped)) as texts:
+                yield from between(texts, lengths, *self.text_edges(split))
+
+    def texts(self, source: TextSource, skipped: Skipped | None = None) -> Iterator[str]:
+        """Yield all documents of a source, long ones in parts."""
+        return source.parts(skipped)
 
 
 class StreamCorpora(TextCorpora):
@@ -115,6 +137,13 @@ class SentenceCorpora(TextCorpora):
     sentences: Cut = Field(
         "line", description="where a sentence ends: `line`, at the end of a line; `mark`, at . ! or ? before a space"
     )
+
+    def parts(self, split: str, skipped: Skipped | None = None) -> Iterator[str]:
+        """Yield whole documents: they are divided into sentences first."""
+        return self.read(split, skipped)
+
+    def texts(self, source: TextSource, skipped: Skipped | None = None) -> Iterator[str]:
+        return source.read(skipped)
 
 
 class LabelledCorpora(Corpora):

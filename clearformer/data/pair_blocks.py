@@ -37,9 +37,10 @@ from clearformer.data.tally import Tally
 from clearformer.data.workers import Workers, usable_threads
 from clearformer.text import Tokenizer
 from clearformer.text.normalize import clean
-from clearformer.text.packed import PackedEncoder
+from clearformer.text.packed import MAX_WORDS, PackedEncoder
 
 CHUNK = 8192  # lines per block
+PLAIN = 2**23  # bytes of a block that is decoded at once
 MIN_BYTES = 2**24  # minimum size of a corpus that is worth starting workers for
 MAX_WORKERS = 8  # more could not be supplied by one reading process
 RECORD = Struct("<dII")  # the place of a pair in [0, 1), and the number of bytes of its two sides
@@ -105,6 +106,10 @@ class PairParser:
         if isinstance(block, list):
             return iter(block)
         path, *_ = self.paths
+        if self.type in (".tsv", ".txt") and block.first > 1:
+            i, j = cast(tuple[int, int], self.columns)
+            if plain := plain_rows(block.lines[0], max(i, j) + 1):
+                return (Example(clean(row[i]), clean(row[j])) for row in plain)
         lines, *others = (numbered(side, str(name), block.first) for side, name in zip(block.lines, self.paths))
         if self.type == "aligned":
             return (Example(clean(a), clean(b)) for (_, a), (_, b) in zip(lines, *others))
@@ -114,6 +119,18 @@ class PairParser:
         body = islice(lines, int(self.has_header and block.first == 1), None)
         rows = cells(split_lines(path, body), cast(list[int], self.columns))
         return (Example(clean(a), clean(b)) for _, (a, b) in rows)
+
+
+def plain_rows(lines: list[bytes], n_columns: int) -> list[list[str]]:
+    """Return the cells of a block of lines, decoded at once; nothing if a line needs more care, or an error."""
+    data = b"".join(lines)
+    if len(data) > PLAIN or b"\0" in data or b"\r" in data:
+        return []
+    try:
+        rows = [line.split("\t") for line in data.decode().removesuffix("\n").split("\n")]
+    except UnicodeDecodeError:
+        return []
+    return rows if min(map(len, rows)) >= n_columns else []
 
 
 def numbered(lines: list[bytes], name: str, first: int) -> Iterator[tuple[int, str]]:
@@ -209,10 +226,17 @@ class EncodedPairs(NamedTuple):
 class PairEncoder:
     """Divides the pairs of a block into splits, and tokenises the training and validation pairs."""
 
-    def __init__(self, tokenizers: Sequence[Tokenizer], pair_filter: Filter, prefix: str, fractions: Fractions) -> None:
+    def __init__(
+        self,
+        tokenizers: Sequence[Tokenizer],
+        pair_filter: Filter,
+        prefix: str,
+        fractions: Fractions,
+        max_words: int = MAX_WORDS,
+    ) -> None:
         self.filter, self.prefix, self.fractions = pair_filter, prefix, fractions
-        dtype = id_type(max(tokenizer.vocab_size for tokenizer in tokenizers))
-        self.encoders = [PackedEncoder(tokenizer, dtype) for tokenizer in dict.fromkeys(tokenizers)]
+        dtype, distinct = id_type(max(tokenizer.vocab_size for tokenizer in tokenizers)), dict.fromkeys(tokenizers)
+        self.encoders = [PackedEncoder(tokenizer, dtype, max_words // len(distinct)) for tokenizer in distinct]
 
     def __call__(self, pairs: list[Example], tally: Tally) -> EncodedPairs:
         numbers = tally.numbers

@@ -25,7 +25,7 @@ class PrefixWindows(Windows):
         is_real = batch.labels != IGNORE  # False past the end of the stream
         documents = (~is_real).long() if batch.documents is None else batch.documents
         positions = columns.expand_as(documents) if batch.positions is None else batch.positions
-        rows = torch.arange(len(places))[:, None] * len(self.store.offsets)
+        rows = torch.arange(len(places))[:, None] * (len(self.store) + 1)
         _, which, lengths = torch.unique(rows + documents, return_inverse=True, return_counts=True)
         draws = torch.from_numpy(np.stack([self.draw(place) for place in places])).gather(1, columns - positions)
         n = 1 + (draws * lengths[which]).long()  # (B, T), the same throughout a document

@@ -1,6 +1,7 @@
 """Stream lines, cells and JSON objects from text files.
 
     read_lines(path)             decoded lines
+    read_line_parts(path)        the same with line ends, and a very long line in parts
     read_text(path)              decoded text in parts of any length
     cells(rows, columns)         some columns of rows
     objects(path, lines)         one JSON object per line
@@ -19,7 +20,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from clearformer.data.files.compressed import ENDINGS, Stream, check_ratio, opened
 from clearformer.errors import DataError, suggest
@@ -27,8 +28,11 @@ from clearformer.wording import agree, count
 
 MAX_LINE = 2**25  # bytes as UTF-8: a longer line is an error. As a text it has 4 times, as JSON up to 24 times as many
 MOST_BYTES = 2**26  # of a block of lines
+LINE_PART = 2**16  # bytes of the parts of such a line, where parts are allowed
 READ = 2**18  # bytes read at a time
 WIDTH = 40  # characters of a column name in a message; without a header, it is a whole text
+SHOWN = 50  # columns named in a message
+MAX_DEPTH = 200  # objects and arrays inside each other
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is compared first
     codecs.BOM_UTF32_BE: "utf-32",
@@ -72,8 +76,10 @@ def header_columns(where: str, header: Sequence[str], names: Sequence[int | str]
 
 
 def list_columns(names: Iterable[str], option: str = "", what: str = "columns are") -> str:
-    """Return the hint for a column that does not exist: the names of all columns, and the option that chooses them."""
-    short = [name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…" for name in names]
+    """Return the hint for a column that does not exist: the names of columns, and the option that chooses them."""
+    every = list(names)
+    short = [name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…" for name in every[:SHOWN]]
+    short += [f"… ({len(every):,} in all)"] * (len(every) > SHOWN)
     return f"the {what} {', '.join(short) or 'missing'}" + (f"; choose with {option}" if option else "")
 
 
@@ -84,7 +90,9 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
         where = f"{name}:{number}"
         try:
             row = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise too_deep(where) from None
+        except ValueError as error:
             raise DataError(
                 f"{where}: not valid JSON ({error})", "each line must be one complete JSON object"
             ) from None
@@ -92,7 +100,28 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
             raise DataError(
                 f"{where}: a JSON {type(row).__name__}, not an object", "each line must be one complete JSON object"
             )
+        check_depth(row, line, where)
         yield where, row
+
+
+def check_depth(value: object, text: str, where: str) -> None:
+    """Raise an error if a parsed text is nested so deeply that its keys could not be listed, or it be written again."""
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return  # the usual case
+    levels = [iter([value])]  # no more memory than one iterator for each
+    while levels:
+        for item in levels[-1]:
+            if item and isinstance(item, dict | list):
+                if len(levels) > MAX_DEPTH:
+                    raise too_deep(where)
+                levels.append(iter(item.values() if isinstance(item, dict) else item))
+                break
+        else:
+            levels.pop()
+
+
+def too_deep(where: str) -> DataError:
+    return DataError(f"{where}: objects inside objects, too deeply nested", "write objects of fewer levels")
 
 
 def json_value(row: dict[str, object], key: str, where: str, option: str = "") -> object:
@@ -129,6 +158,16 @@ def read_lines_with_ends(path: Path) -> Generator[str]:
             yield decode(line, name, number)
 
 
+def read_line_parts(path: Path) -> Generator[str]:
+    """Yield decoded lines with their line ends; a line of MAX_LINE or more comes in parts, cut before spaces."""
+    name, number, start = str(path), 1, 0
+    with closing(read_line_lists(path, at_spaces)) as lists:
+        for lines in lists:
+            for line in lines:
+                yield decode(line, name, number, start)
+                number, start = (number + 1, 0) if line.endswith(b"\n") else (number, start + len(line))
+
+
 def read_blocks(path: Path, n: int, most: float = math.inf) -> Generator[list[bytes]]:
     """Yield the raw lines of a file, n at a time, or fewer, if they have `most` bytes.
 
@@ -163,19 +202,40 @@ def read_raw_lines(path: Path) -> Generator[bytes]:
             yield from lines
 
 
-def read_line_lists(path: Path) -> Generator[list[bytes]]:
+Cut = Callable[[bytes], list[bytes]]
+"""Divides the beginning of a line that has reached MAX_LINE; the last part continues in what is read next."""
+
+
+def nowhere(line: bytes) -> list[bytes]:
+    return [line]
+
+
+def at_spaces(line: bytes) -> list[bytes]:
+    """Cut a line before a space near the end of every LINE_PART bytes."""
+    parts, start = list[bytes](), 0
+    while len(line) - start > LINE_PART:
+        near = line.rfind(b" ", start + 1, start + LINE_PART)
+        at = near if near > 0 else line.find(b" ", start + LINE_PART)
+        if at < 0:
+            break
+        parts.append(line[start:at])
+        start = at
+    return [*parts, line[start:]]
+
+
+def read_line_lists(path: Path, cut: Cut = nowhere) -> Generator[list[bytes]]:
     """Yield the raw lines of a file, as many at a time as one read returns."""
     number = 0
     with opened(path, lambda: f" after line {number:,}") as file:
         encoding = marked_encoding(file)
         with file:
             try:
-                for lines in divided(file if encoding is None else Converted(file, encoding)):
+                for lines in divided(file if encoding is None else Converted(file, encoding), cut):
                     if len(lines[0]) >= MAX_LINE:
                         raise too_long(f"{path}:{number + 1}")
                     check_ratio(path, file)
                     yield lines
-                    number += len(lines)
+                    number += len(lines) if lines[-1].endswith(b"\n") else 0
             except UnicodeError as error:
                 raise not_decoded(path, encoding or "UTF-8", error, f" after line {number:,}") from None
 
@@ -197,19 +257,32 @@ def too_long(where: str | Path) -> DataError:
     return DataError(f"{where}: a line of more than {MAX_LINE >> 20} MiB", "divide it into shorter lines")
 
 
-def divided(file: Stream | Converted) -> Iterator[list[bytes]]:
-    """Divide a stream into lines, which end at line feeds only; a line that reaches MAX_LINE is not completed."""
-    parts, size = list[bytes](), 0
+class Readable(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+
+def divided(file: Readable, cut: Cut = nowhere) -> Iterator[list[bytes]]:
+    """Divide a stream into lines, which end at line feeds only.
+
+    `cut` divides a line that reaches MAX_LINE; if it cannot, the line is not completed.
+    """
+    parts, size, most = list[bytes](), 0, MAX_LINE
     while part := file.read1(READ):
         parts.append(part)
         size += len(part)
         if b"\n" in part:
             lines = io.BytesIO(b"".join(parts)).readlines()
             rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
-            parts, size = [rest], len(rest)
+            parts, size, most = [rest], len(rest), MAX_LINE
             yield lines
-        elif size >= MAX_LINE:
-            break
+        elif size >= most:
+            *begun, rest = cut(b"".join(parts))
+            if begun:
+                yield begun
+            elif size >= MAX_LINE:
+                break
+            # What follows of a line that was cut is cut again and again, and held no longer than needed.
+            parts, size, most = [rest], len(rest), LINE_PART if begun else min(2 * size, MAX_LINE)
     if size:
         yield [b"".join(parts)]
 
@@ -244,7 +317,8 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     return decode(line, name, number).removesuffix("\n").removesuffix("\r")
 
 
-def decode(line: bytes, name: str, number: int) -> str:
+def decode(line: bytes, name: str, number: int, start: int = 0) -> str:
+    """Decode a line, or the part of it that begins `start` bytes after its beginning."""
     if b"\0" in line:
         raise DataError(
             f"{name}:{number}: binary data (a NUL byte), not text",
@@ -253,8 +327,9 @@ def decode(line: bytes, name: str, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
+        at, byte = start + error.start + 1, error.object[error.start]
         raise DataError(
-            f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line is 0x{error.object[error.start]:02x})",
+            f"{name}:{number}: not UTF-8 (byte {at} of the line is 0x{byte:02x})",
             "convert it, for example: iconv -f LATIN1 -t UTF-8 IN > OUT",
         ) from None
 

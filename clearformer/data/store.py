@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -114,6 +114,20 @@ class PairStore(Store):
         return source, target
 
 
+class Documents(Protocol):
+    """What batches of running text need of documents: a store, or the shards of a built folder."""
+
+    path: Path
+
+    def __len__(self) -> int: ...
+    def document_at(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+    @property
+    def tokens(self) -> Any: ...
+    @property
+    def start_id(self) -> int: ...
+
+
 class DocumentStore(Store):
     """A store of documents that end with EOS: one stream of tokens, and where each document begins."""
 
@@ -135,6 +149,11 @@ class DocumentStore(Store):
     def start_id(self) -> int:
         """The input from which the first token of a document is predicted: BOS, or the EOS of the previous document."""
         return int(self.metadata["start"])
+
+    def document_at(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of the document that each position `at` is in, and where it begins; at the end, n and N."""
+        document = np.searchsorted(self.offsets, at, side="right") - 1
+        return document, self.offsets[document]
 
     def rows(self, index: np.ndarray) -> Ragged:
         """Return the documents with the indices `index` (B,), in this order."""
@@ -228,10 +247,25 @@ class DocumentWriter(Writer):
 
     def __init__(self, path: Path, vocab_size: int, start_id: int, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(path, vocab_size, {**(metadata or {}), "start": str(start_id)})
+        self.n_open = 0  # tokens of a document that is not complete
 
     def add(self, ids: Sequence[Sequence[int]]) -> None:
-        """Append documents."""
-        self._append(ids)
+        """Append documents; the first one completes a document that was begun."""
+        if ids:
+            self._append(ids)
+            self.n_open = 0
+
+    def add_part(self, ids: Sequence[int]) -> None:
+        """Append tokens of a document that continues."""
+        self._file.append("tokens", np.array(ids, self._file.specs["tokens"].dtype))
+        self._ends["tokens"] += len(ids)
+        self.n_open += len(ids)
+
+    def break_off(self) -> None:
+        """End a document that continues in another store, without EOS."""
+        if self.n_open:
+            self._file.append("tokens_offsets", np.array([self._ends["tokens"]]))
+            self.count += 1
 
     def close(self) -> DocumentStore:
         """Move the finished file to its path and open it."""

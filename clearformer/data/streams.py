@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from clearformer.data.batch import TextBatch
-from clearformer.data.store import DocumentStore
+from clearformer.data.lazy import Lazy
+from clearformer.data.store import Documents
 from clearformer.data.windows import rows_at
 from clearformer.errors import DataError
 from clearformer.wording import agree, count
@@ -41,11 +42,11 @@ class Streams:
 
     is_drawn = False
 
-    def __init__(self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
+    def __init__(self, store: Documents, length: int, n_rows: int, seed: int = 0, joined: bool = False) -> None:
         self.store, self.length, self.n_rows, self.seed, self.joined = store, length, n_rows, seed, joined
         self.n_tokens = len(store.tokens)
 
-    def steps(self, epoch: int, group: int) -> list[list[Stretch]]:
+    def steps(self, epoch: int, group: int) -> Lazy:
         """Return the batches of an epoch in groups of `group` (ranks * accumulation); a group is one optimiser step."""
         n = self.n_rows * group
         spare = self.n_tokens - n * self.length
@@ -58,15 +59,17 @@ class Streams:
         first = int(np.random.default_rng((self.seed, epoch)).integers(min(self.length, spare + 1)))
         each = (self.n_tokens - first) // n  # tokens of a stream
         begins = (first + each * np.arange(n)).reshape(group, self.n_rows)
-        return [
-            [Stretch(places + at, self.length, block, at == 0) for block, places in enumerate(begins)]
-            for at in range(0, each - self.length + 1, self.length)
-        ]
 
-    def whole(self) -> list[Stretch]:
+        def step(i: int) -> list[Stretch]:
+            at = i * self.length
+            return [Stretch(places + at, self.length, block, i == 0) for block, places in enumerate(begins)]
+
+        return Lazy(each // self.length, step)
+
+    def whole(self) -> Lazy:
         """Return the batches of a single stream, in which each token is predicted once, from all tokens before it."""
         length = self.n_rows * self.length
-        return [Stretch(np.array([at]), length, 0, at == 0) for at in range(0, self.n_tokens, length)]
+        return Lazy(-(-self.n_tokens // length), lambda i: Stretch(np.array([i * length]), length, 0, i == 0))
 
     def count(self, stretch: Stretch) -> int:
         """Return the number of labels in a batch, without reading it."""
@@ -82,6 +85,5 @@ class Streams:
 
     def continues(self, stretch: Stretch) -> np.ndarray:
         """Return whether each row starts inside a document that began in an earlier batch, (B,) bool."""
-        places, offsets = stretch.places, self.store.offsets
-        is_inside = self.joined | (offsets[np.searchsorted(offsets, places, side="right") - 1] < places)
-        return np.full(len(places), not stretch.is_first) & is_inside
+        is_inside = self.joined | (self.store.document_at(stretch.places)[1] < stretch.places)
+        return np.full(len(stretch.places), not stretch.is_first) & is_inside

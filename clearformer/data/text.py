@@ -19,17 +19,15 @@ from pydantic import Field, NonNegativeInt
 
 from clearformer.data.files.columns import text_column
 from clearformer.data.files.open import is_table, open_table, require_names
+from clearformer.data.parts import cut_for, in_parts, is_finished, joined
 from clearformer.data.source import Source
-from clearformer.data.sources import as_text, file_type, non_empty, read_lines_with_ends
+from clearformer.data.sources import as_text, file_type, non_empty, read_line_parts, read_lines_with_ends
 from clearformer.data.store import DocumentStore, DocumentWriter
 from clearformer.data.tally import Skipped
-from clearformer.errors import DataError
 from clearformer.text import Tokenizer
-from clearformer.wording import count
 
 OPTION = "--set data.train.column=NAME"
-CHUNK = 2**22  # characters tokenised at a time
-MAX_DOCUMENT = 2**26  # characters, of up to 4 bytes
+CHUNK = 2**19  # characters tokenised at a time, or one part of a document
 
 
 class TextSource(Source):
@@ -62,6 +60,21 @@ class TextSource(Source):
         for path in paths:
             require_names(open_table(path), [self.column], OPTION)
         return non_empty(paths[0], self._read(paths, skipped or Skipped()), "document")
+
+    def parts(self, skipped: Skipped | None = None) -> Generator[str]:
+        """Stream the documents as `read` does, but a file that is one document in parts, whatever its length."""
+        paths = self.path if isinstance(self.path, tuple) else (self.path,)
+        for path in paths:
+            require_names(open_table(path), [self.column], OPTION)
+        return non_empty(paths[0], self._parts(paths, skipped or Skipped()), "document")
+
+    def _parts(self, paths: Iterable[Path], skipped: Skipped) -> Generator[str]:
+        for path in paths:
+            if self.documents == "file" and file_type(path) == ".txt":
+                with closing(read_line_parts(path)) as lines:
+                    yield from in_parts(line.replace("\r\n", "\n") for line in lines)
+            else:
+                yield from self._read([path], skipped)
 
     def _read(self, paths: Iterable[Path], skipped: Skipped) -> Generator[str]:
         divide = {"file": whole, "paragraph": paragraphs, "line": single_lines}[self.documents]
@@ -97,20 +110,6 @@ def whole(lines: Iterator[str]) -> Iterator[str]:
         yield text
 
 
-def joined(lines: Iterable[str]) -> str:
-    """Return lines as one document, which has a limit: it is held in memory, and tokenised at once."""
-    text = StringIO(newline="")
-    for line in lines:
-        text.write(line)
-        if text.tell() > MAX_DOCUMENT:
-            text.seek(0)
-            raise DataError(
-                f"{text.read(40)!r}… is a document of more than {count(MAX_DOCUMENT, 'character')}",
-                "divide the text into documents: --set data.train.documents=paragraph, or line",
-            )
-    return text.getvalue()
-
-
 def paragraphs(lines: Iterator[str]) -> Iterator[str]:
     for has_text, group in groupby(lines, lambda line: bool(line.strip())):
         if has_text:
@@ -124,15 +123,32 @@ def single_lines(lines: Iterator[str]) -> Iterator[str]:
 def store_text(documents: Iterable[str], tokenizer: Tokenizer, path: Path, bos: bool = False) -> DocumentStore:
     """Tokenise documents and concatenate them on disk, each ending with EOS; documents without tokens are dropped.
 
-    The input before a document is EOS, as in GPT-2's stream, or BOS if `bos` is set. A document is tokenised at once,
-    which takes hundreds of bytes of memory per token: read a file of several gigabytes by paragraphs.
+    The input before a document is EOS, as in GPT-2's stream, or BOS if `bos` is set. Tokenising takes hundreds of bytes
+    of memory per token, so that long documents are tokenised in parts, to the same tokens (parts.py).
     """
     start_id = tokenizer.bos_id if bos else tokenizer.eos_id
     metadata = {"tokenizer": tokenizer.fingerprint()}
     with DocumentWriter(path, tokenizer.vocab_size, start_id, metadata) as writer:
-        for texts in chunks(documents, CHUNK):
-            writer.add([[*ids, tokenizer.eos_id] for ids in tokenizer.encode(texts) if ids])
+        write_documents(writer, tokenizer, documents)
         return writer.close()
+
+
+def write_documents(
+    writer: DocumentWriter, tokenizer: Tokenizer, documents: Iterable[str], continues: bool = False
+) -> None:
+    """Tokenise documents, or parts of them. `continues` says that the first one was begun in another store."""
+    for texts in chunks(cut_for(tokenizer, documents), CHUNK):
+        rows = list[list[int]]()
+        for text, ids in zip(texts, tokenizer.encode(texts)):
+            if not is_finished(text):
+                writer.add(rows)
+                rows.clear()
+                writer.add_part(ids)
+                continue
+            if ids or (not rows and (writer.n_open or continues)):
+                rows.append([*ids, tokenizer.eos_id])
+            continues = False
+        writer.add(rows)
 
 
 def chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -9,23 +9,43 @@ document; and each token of the corpus is a label exactly once.
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from clearformer.data.batch import IGNORE, TextBatch
-from clearformer.data.collate import in_groups
-from clearformer.data.store import DocumentStore
+from clearformer.data.lazy import Lazy, in_lazy_groups
+from clearformer.data.store import Documents
 from clearformer.errors import DataError
 from clearformer.wording import agree, count
+
+
+class Places(Protocol):
+    """Where the rows of an epoch begin, in their order: an array, or an object that computes its slices."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: slice, /) -> np.ndarray: ...
+
+
+class Order(Protocol):
+    """Puts the places where rows may begin in a random order, which `rng` determines."""
+
+    def __call__(self, places: range, rng: np.random.Generator) -> Places: ...
+
+
+def shuffled(places: range, rng: np.random.Generator) -> np.ndarray:
+    """Shuffle all rows of a text: eight bytes of memory for each."""
+    return rng.permutation(np.arange(places.start, places.stop, places.step))
 
 
 class Windows:
     """Batches of `n_rows` windows of `length` tokens; their order is a pure function of (seed, epoch).
 
     A batch is planned as an array of places, the position of each row's first label in the stream; `batch` reads the
-    rows. Each epoch starts at a random position below `length` and shuffles the rows; the tokens left over at both
-    ends, fewer than a row each, are not seen in this epoch. `whole` covers all tokens, for evaluation.
+    rows. Each epoch starts at a random position below `length`, and `order` shuffles the rows: those of a built folder
+    by shards, so that no epoch is planned as a whole. The tokens left over at both ends, fewer than a row each, are not
+    seen in this epoch. `whole` covers all tokens, for evaluation.
 
     If documents are `joined`, they are parts of one text: each may attend to earlier ones in the window, the EOS
     between them is an ordinary token, and positions do not restart.
@@ -37,14 +57,21 @@ class Windows:
     is_drawn = False
 
     def __init__(
-        self, store: DocumentStore, length: int, n_rows: int, seed: int = 0, joined: bool = False, filled: bool = False
+        self,
+        store: Documents,
+        length: int,
+        n_rows: int,
+        seed: int = 0,
+        joined: bool = False,
+        filled: bool = False,
+        order: Order = shuffled,
     ) -> None:
         self.store, self.length, self.n_rows, self.seed = store, length, n_rows, seed
-        self.joined, self.filled = joined, filled
+        self.joined, self.filled, self.order = joined, filled, order
         self.n_tokens = len(store.tokens)
 
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        """Plan the batches of one epoch in order: a list of arrays of places."""
+    def epoch(self, epoch: int) -> Lazy:
+        """Return the batches of one epoch in order, each an array of places."""
         spare = self.n_tokens - self.length
         if spare < 0:
             raise DataError(
@@ -53,23 +80,27 @@ class Windows:
                 "add text, or set a smaller data.length",
             )
         rng = np.random.default_rng((self.seed, epoch))
-        first = rng.integers(min(self.length, spare + 1))
-        places = rng.permutation(np.arange(first, spare + 1, self.length))
-        n_missing = -len(places) % self.n_rows
-        if self.filled and len(places) > self.n_rows:
-            places = np.concatenate([places, np.full(n_missing, self.n_tokens)])
-        return self._cut(places)
+        first = int(rng.integers(min(self.length, spare + 1)))
+        places = self.order(range(first, spare + 1, self.length), rng)
+        n_least = self.n_rows if self.filled and len(places) > self.n_rows else 0
 
-    def steps(self, epoch: int, group: int) -> list[list[np.ndarray]]:
+        def batch(i: int) -> np.ndarray:
+            rows = places[i * self.n_rows : (i + 1) * self.n_rows]
+            return np.append(rows, np.full(max(0, n_least - len(rows)), self.n_tokens))
+
+        return Lazy(-(-len(places) // self.n_rows), batch)
+
+    def steps(self, epoch: int, group: int) -> Lazy:
         """Return the batches of one epoch in groups of `group` (ranks * accumulation); a group is one optimiser step.
 
         An incomplete last group is filled with the first batches of the epoch, whose rows then occur twice.
         """
-        return in_groups(self.epoch(epoch), group)
+        return in_lazy_groups(self.epoch(epoch), group)
 
-    def whole(self) -> list[np.ndarray]:
-        """Plan batches with every token once, in order; the last window may extend past the end of the stream."""
-        return self._cut(np.arange(0, self.n_tokens, self.length))
+    def whole(self) -> Lazy:
+        """Return batches with every token once, in order; the last window may extend past the end of the stream."""
+        places = range(0, self.n_tokens, self.length)
+        return Lazy(-(-len(places) // self.n_rows), lambda i: np.array(places[i * self.n_rows : (i + 1) * self.n_rows]))
 
     def count(self, places: np.ndarray) -> int:
         """Return the number of labels in a batch, without reading it."""
@@ -83,17 +114,13 @@ class Windows:
         """Yield the batches that `whole()` plans: the text once, in order."""
         return map(self.batch, self.whole())
 
-    def _cut(self, places: np.ndarray) -> list[np.ndarray]:
-        return np.split(places, range(self.n_rows, len(places), self.n_rows))
 
-
-def rows_at(store: DocumentStore, places: np.ndarray, length: int, joined: bool) -> TextBatch:
+def rows_at(store: Documents, places: np.ndarray, length: int, joined: bool) -> TextBatch:
     """Read `length` labels from each of `places` (B,). Past the end of the stream the input is ^, without labels."""
-    tokens, offsets, n_tokens = store.tokens, store.offsets, len(store.tokens)
+    tokens, n_tokens = store.tokens, len(store.tokens)
     at = places[:, None] + np.arange(length)  # (B, T)
     exists = at < n_tokens
-    document = np.searchsorted(offsets, at, side="right") - 1
-    begins = offsets[document]
+    document, begins = store.document_at(at)
     near = np.minimum(at, n_tokens - 1)
     is_first = at == 0 if joined else at == begins
     inputs = np.where(~is_first & exists, tokens[near - 1], store.start_id)

@@ -19,8 +19,9 @@ from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.batch import EncoderBatch, Tensors, batch_class
 from clearformer.data.built.folder import is_built
+from clearformer.data.files.compressed import opened
 from clearformer.data.pair_blocks import CHUNK, LINES, n_bytes
-from clearformer.data.sources import file_type, read_blocks
+from clearformer.data.sources import MAX_LINE, file_type, read_blocks
 from clearformer.errors import DataError
 from clearformer.models.build import build_model
 from clearformer.planning.rehearsal import Step
@@ -90,7 +91,7 @@ def shortened(recipe: Recipe, folder: Path) -> tuple[Recipe, float | None]:
         size = 0 if source is None else sum(map(n_bytes, paths_of(source.path)))
         if size <= SAMPLE or is_built(paths_of(source.path)[0]):
             continue
-        if any(path.is_dir() or file_type(path) not in LINES for path in paths_of(source.path)):
+        if any(path.is_dir() or file_type(path) not in LINES or is_one_line(path) for path in paths_of(source.path)):
             return recipe, None
         copies, is_tuple = [], isinstance(source.path, tuple)
         n_blocks = max(1, round(SAMPLE / size * estimated_lines(paths_of(source.path)[0]) / CHUNK))
@@ -103,6 +104,12 @@ def shortened(recipe: Recipe, folder: Path) -> tuple[Recipe, float | None]:
             part = min(1.0, sum(copy.stat().st_size for copy in copies) / size)
         data = data.changed(**{split: getattr(data, split).changed(path=tuple(copies) if is_tuple else copies[0])})
     return recipe.with_tables(data=data.changed(root=Path.cwd()) if part < 1 else data), part
+
+
+def is_one_line(path: Path) -> bool:
+    """Whether the beginning of a large file has no line end, as in text8."""
+    with opened(path) as file:
+        return b"\n" not in file.read(MAX_LINE)
 
 
 def estimated_lines(path: Path) -> float:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import nn
 
 from clearformer.data.built.folder import read_index
-from clearformer.data.built.stores import open_documents
+from clearformer.data.built.stores import open_documents, row_order
 from clearformer.data.corpora import StreamCorpora
 from clearformer.data.store import DocumentStore
 from clearformer.data.streams import Streams
@@ -73,7 +73,8 @@ class CausalLMTask(TextTask):
         store, n_rows = open_documents(self.path(name)), max(1, train.tokens // length)
         if carries:
             return Streams(store, length, n_rows, seed, data.joined)
-        return self.windows(store, length, n_rows, seed, data.joined, filled=train.batches == "fixed")
+        order = row_order(self.path(name), store)
+        return self.windows(store, length, n_rows, seed, data.joined, train.batches == "fixed", order)
 
     @property
     def shapes(self) -> NumberOfShapes:  # type: ignore[override]

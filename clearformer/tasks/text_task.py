@@ -83,7 +83,7 @@ class TextTask(Task):
         text = self.recipe.text
         if text.file is not None:
             return Tokenizer.load(text.file)
-        documents: Iterable[str] = self.recipe.data.read("train")
+        documents: Iterable[str] = self.recipe.data.parts("train")
         return train_tokenizer((line for text in documents for line in text.splitlines(keepends=True)), text)
 
     def refuse_built(self, folder: Path) -> None:
@@ -108,7 +108,7 @@ class TextTask(Task):
         has_test = data.test is not None or data.held_out_test > 0
         for split in ("test", "valid", "train") if has_test else ("valid", "train"):
             skipped = Skipped()
-            stored = self.encode(data.read(split, skipped), self.path(split))
+            stored = self.encode(data.parts(split, skipped), self.path(split))
             if len(stored.tokens) == 0:
                 raise DataError(f"the {split} split has no text", f"add more text, or set data.{split}.path")
             unknown = describe_unknown(stored, self.tokenizer)
@@ -118,7 +118,7 @@ class TextTask(Task):
 
     @abstractmethod
     def encode(self, documents: Iterable[str], path: Path) -> DocumentStore:
-        """Tokenise documents and store them in a file."""
+        """Tokenise documents, or parts of them, and store them in a file."""
 
     @classmethod
     @torch.no_grad()
@@ -135,7 +135,7 @@ class TextTask(Task):
             task = cls(model.recipe.with_tables(data=data), RunFolder(Path(folder)))
             task.require(model.target_tokenizer)
             task.tokenizers = model.tokenizers
-            if len(task.encode(data.train.read(), task.path("test")).tokens) == 0:
+            if len(task.encode(data.texts(data.train), task.path("test")).tokens) == 0:
                 raise DataError(f"{source['path'][0]} has no text", "give a file with text")
             return task.score(model.network.eval(), "test")
 

@@ -24,8 +24,8 @@ MAX_WORDS = 2**17  # words in the dictionary, which needs about 25 MB
 class PackedEncoder:
     """Encodes texts with a tokenizer: `flat, lengths = encoder(texts)`."""
 
-    def __init__(self, tokenizer: Tokenizer, dtype: str) -> None:
-        self.tokenizer, self.dtype = tokenizer, np.dtype(dtype)
+    def __init__(self, tokenizer: Tokenizer, dtype: str, max_words: int = MAX_WORDS) -> None:
+        self.tokenizer, self.dtype, self.max_words = tokenizer, np.dtype(dtype), max_words
         self.is_word_by_word = is_word_by_word(tokenizer)
         self.known: dict[str, bytes] = {}  # the ids of each word, as the bytes of an array
 
@@ -43,7 +43,7 @@ class PackedEncoder:
 
     def learn(self, words: set[str]) -> None:
         """Add the words to the dictionary. A full dictionary is emptied first: frequent words soon return."""
-        if len(self.known) > MAX_WORDS:
+        if len(self.known) > self.max_words:
             self.known.clear()
         unknown = list(words.difference(self.known))
         for word, ids in zip(unknown, self.tokenizer.encode(unknown)):

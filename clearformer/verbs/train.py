@@ -8,6 +8,7 @@ from typing import Any, cast
 from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data.built.folder import is_built
+from clearformer.data.corpora import TextCorpora
 from clearformer.data.files.open import PAIRS, TABLES
 from clearformer.data.objects.staging import staged
 from clearformer.data.sources import file_type
@@ -276,7 +277,7 @@ def probe(recipe: Recipe) -> None:
     for split in ("train", "valid", "test"):
         source = recipe.data.source(split)
         if source is not None and not is_built(source.path[0] if isinstance(source.path, tuple) else source.path):
-            next(source.read())
+            next(recipe.data.texts(source) if isinstance(recipe.data, TextCorpora) else source.read())
 
 
 def default_folder(recipe: Any, model: str | None = None) -> Path:

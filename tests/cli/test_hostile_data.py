@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,8 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def refused(folder: Path, reason: str, *commands: list[str]) -> None:
-    """Every command is one sentence and a hint, without a traceback. They run one after the other in one process."""
+def run_all(folder: Path, *commands: list[str]) -> list[dict[str, Any]]:
+    """Run commands one after the other in one process. Returns what each said, and its peak memory."""
     environment = {**os.environ, "CLEARFORMER_CACHE": str(folder / "cache"), "COLUMNS": "1000"}
     done = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps(commands)],
@@ -40,7 +41,12 @@ def refused(folder: Path, reason: str, *commands: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == len(commands)
-    for command, result in zip(commands, results):
+    return results
+
+
+def refused(folder: Path, reason: str, *commands: list[str]) -> None:
+    """Every command is one sentence and a hint, without a traceback."""
+    for command, result in zip(commands, run_all(folder, *commands)):
         said = " ".join(result["error"].split())
         assert result["code"] == 1, (command, said)
         assert "Traceback" not in said, command
@@ -99,3 +105,26 @@ def test_an_image_of_a_declared_size_is_refused(tmp_path: Path) -> None:
         for n in range(3):
             (tmp_path / "photos" / name / f"{n}.png").write_bytes(data)
     refused(tmp_path, "more than 89,478,485 pixels", ["train", "--images", "photos", "--out", "run"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["char", "byte-bpe"])
+def test_a_line_of_34_mb_with_spaces_is_a_document(tmp_path: Path, kind: str) -> None:
+    """As text8: more than a line may have, and less than 1 GB to read, learn from, tokenise and store."""
+    words = [f"{n:x}".translate(str.maketrans("0123456789", "ghijklmnop")) for n in range(0, 10**6, 97)]
+    n = 34 * 10**6
+    with open(tmp_path / "text8.txt", "w") as file:
+        for start in range(0, n, 10**6):
+            file.write((" ".join(words[start % 31 :]) * 20)[: 10**6])
+    settings = ["data.held_out=0.0001", f"text.kind={kind}", "text.vocab_size=300"]
+    command = ["data", "build", "--out", "built"]
+    if kind == "char":
+        command = ["train", "--model", "gpt", "--out", "run", "--steps", "1", "--device", "cpu"]
+        settings += ["model.n_layers=1", "model.d_model=8", "model.d_ff=8", "model.n_heads=1", "model.max_length=32"]
+        settings += ["train.tokens=32"]
+    command += ["--text", "text8.txt", *(part for setting in settings for part in ("--set", setting))]
+    [result] = run_all(tmp_path, command)
+    assert result["code"] == 0, result["error"]
+    assert result["bytes"] < 10**9
+    if kind == "char":
+        assert f"train: {n - n // 10**4 + 1:,} tokens in 1 document" in result["error"]

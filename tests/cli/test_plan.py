@@ -123,3 +123,18 @@ def test_a_choice_of_resume_stays(cli: CliCall, monkeypatch: pytest.MonkeyPatch)
     text = cli(*arguments).out
     assert "train.resume=never" in text
     assert "train.resume=always" not in text
+
+
+def test_a_large_text_of_one_line_is_planned_with_full_batches(cli: CliCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text8, of which no lines can be taken as a sample."""
+    from clearformer.planning import batches
+
+    monkeypatch.setattr(batches, "SAMPLE", 1000)
+    monkeypatch.setattr(batches, "MAX_LINE", 500)
+    Path("text8.txt").write_text("the cat sat on the mat " * 500)
+    sizes = ["model.n_layers=1", "model.d_model=8", "model.d_ff=8", "model.n_heads=1", "model.max_length=32"]
+    settings = [part for setting in [*sizes, "train.tokens=64"] for part in ("--set", setting)]
+    arguments = ("--text", "text8.txt", "--model", "gpt", "--device", "h100", "--steps", "10", *settings)
+    shown = json.loads(cli("plan", *arguments, "--json").out)
+    assert shown["fits"]
+    assert "full batches" in json.dumps(shown)

@@ -11,7 +11,7 @@ import clearformer
 from clearformer.bundled.corpus import generate
 from clearformer.checkpoint import RunFolder
 from clearformer.data.built import pieces
-from clearformer.data.built.folder import INDEX, is_built, read_index, read_pointer, use_built, write_pointer
+from clearformer.data.built.folder import INDEX, SHARDED, is_built, read_index, read_pointer, use_built, write_pointer
 from clearformer.data.built.order import ShardedBatches
 from clearformer.data.built.remote import Remote, local_copy
 from clearformer.data.built.stores import BuiltDocuments, BuiltPairs, open_pairs
@@ -256,7 +256,8 @@ def test_a_run_on_a_built_folder_trains_and_resumes(corpus: Path, tmp_path: Path
     assert report["steps"] == whole["steps"] == 3
     assert report["valid"] == whole["valid"]
     fingerprint = read_index(tmp_path / "built").fingerprint
-    assert read_pointer(out / "data" / "train.safetensors") == ((tmp_path / "built").resolve(), None, fingerprint)
+    pointer = read_pointer(out / "data" / "train.safetensors")
+    assert pointer == ((tmp_path / "built").resolve(), None, fingerprint, SHARDED)
     assert (out / "data" / "train.safetensors").stat().st_size < 1000  # the shards are not copied
 
 

@@ -12,6 +12,7 @@ from clearformer import fit
 from clearformer.checkpoint import RunFolder
 from clearformer.data import pair_blocks
 from clearformer.data.corpora import PairCorpora
+from clearformer.data.pairs import PairSource
 from clearformer.data.parallel import survey_pairs
 from clearformer.errors import DataError
 from clearformer.recipe import Recipe
@@ -197,3 +198,36 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("23\n", "")
+
+
+@pytest.mark.parametrize("first", [1, 8])
+@pytest.mark.parametrize(
+    "odd",
+    [[], *([line] for line in ODD), ODD, ["a\tb\tc", "d\te"], ["\ufeffa\tb"], ["only one"], ["a\t\0"], ["\udcff\tb"]],
+)
+def test_a_block_that_is_decoded_at_once_is_parsed_like_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: list[str], first: int
+) -> None:
+    """The same pairs, or the same error: a line that needs more care sends the block to the slow path."""
+    lines = [line.encode("utf-8", "surrogateescape") for line in ["the dog’s\tle chien", *odd, "x\ty", "last\tone"]]
+    block = pair_blocks.PairBlock(first, ([line + b"\n" for line in lines[:-1]] + lines[-1:],))
+    (tmp_path / "a.tsv").write_bytes(b"\n".join(lines))
+    parse = pair_blocks.PairParser(PairSource(path=tmp_path / "a.tsv"))
+
+    def parsed() -> object:
+        try:
+            return list(parse(block))
+        except DataError as error:
+            return str(error)
+
+    fast = parsed()
+    monkeypatch.setattr(pair_blocks, "PLAIN", 0)
+    assert parsed() == fast
+
+
+def test_clean_blocks_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    parse = pair_blocks.PairParser(PairSource(path=tmp_path / "a.tsv"))
+    monkeypatch.setattr(pair_blocks, "numbered", None)  # the slow path
+    block = pair_blocks.PairBlock(8193, ([b"a b\tc\td\n", "é \tf".encode()],))
+    assert list(parse(block)) == [("a b", "c"), ("é", "f")]

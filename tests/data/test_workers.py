@@ -19,6 +19,12 @@ def test_results_come_in_the_order_of_the_blocks() -> None:
         assert list(workers.map(f"__import__('time').sleep({i % 3} / 50) or {i}" for i in range(17))) == list(range(17))
 
 
+def test_workers_look_for_cycles_rarely() -> None:
+    """Their blocks are lists of thousands of rows, through which the collector went again and again."""
+    with Workers(eval, N) as workers:
+        assert set(workers.map(["__import__('gc').get_threshold()[0]"] * 3)) == {20_000}
+
+
 def test_an_error_comes_after_the_results_before_it() -> None:
     with Workers(eval, N) as workers:
         results = workers.map(["1", "2", "1 / 0", "4"])

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
-from clearformer.text import packed as module
 from clearformer.text.packed import PackedEncoder, is_word_by_word
 
 LINES = ["The dog’s café, 12 km away ...", "लड़के ने कहा", "<eos> a▁b  c", "naïve\u00a0co\u0301té", "हिन्दी का पाठ"] * 3
@@ -60,9 +59,8 @@ def test_any_text_equals_the_sum_of_its_words(tokenizers, kind: str, texts: list
     check(tokenizers[kind], texts)
 
 
-def test_a_full_dictionary_changes_nothing(tokenizers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WORDS", 5)
-    encoder = PackedEncoder(tokenizers["bpe"], "uint16")
+def test_a_full_dictionary_changes_nothing(tokenizers) -> None:
+    encoder = PackedEncoder(tokenizers["bpe"], "uint16", max_words=5)
     for line in LINES:
         check(tokenizers["bpe"], [line, "dog lion"], encoder)
         assert len(encoder.known) <= 5 + 8

@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 from clearformer.data.built.pair_shards import counts_path, shard_name, write_facts
 from clearformer.data.store import DocumentWriter
-from clearformer.data.text import chunks
+from clearformer.data.text import write_documents
 from clearformer.text import Tokenizer
-
-SENT = 2**22  # characters tokenised at a time
 
 
 class Documents(NamedTuple):
@@ -17,6 +15,8 @@ class Documents(NamedTuple):
 
     number: int
     texts: list[str]
+    continues: bool = False
+    """Whether the first one was begun in the shard before."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,8 @@ class DocumentShards:
         tok = self.tokenizer
         path = self.folder / f"{shard_name(documents.number)}.safetensors"
         with DocumentWriter(path, tok.vocab_size, self.start_id, {"tokenizer": tok.fingerprint()}) as writer:
-            for texts in chunks(documents.texts, SENT):
-                writer.add([[*ids, tok.eos_id] for ids in tok.encode(texts) if ids])
-            n_tokens, n_rows = writer._ends["tokens"], writer.count
-        n_chars = sum(map(len, documents.texts))
-        write_facts(
-            counts_path(self.folder, documents.number), {"rows": n_rows, "tokens": [n_tokens], "n_chars": n_chars}
-        )
+            write_documents(writer, tok, documents.texts, documents.continues)
+            writer.break_off()
+            facts = {"rows": writer.count, "tokens": [writer._ends["tokens"]], "n_open": writer.n_open}
+        write_facts(counts_path(self.folder, documents.number), {**facts, "n_chars": sum(map(len, documents.texts))})
         return path.stem

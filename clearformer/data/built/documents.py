@@ -14,10 +14,11 @@ from clearformer.data.built.document_shards import Documents, DocumentShards
 from clearformer.data.built.folder import BUILDING, INDEX, Index, Shard, list_files
 from clearformer.data.built.pair_shards import counts_path, shard_name
 from clearformer.data.corpora import StreamCorpora
+from clearformer.data.parts import MAX_DOCUMENT, Unfinished, cut_place, is_finished, too_long
 from clearformer.data.store import DocumentStore
 from clearformer.data.tally import Skipped
 from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
-from clearformer.data.text import chunks, store_text
+from clearformer.data.text import store_text
 from clearformer.data.workers import Workers, usable_threads
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -34,7 +35,7 @@ def learn(data: StreamCorpora, text: TextConfig) -> Tokenizer:
 
     def lines() -> Iterator[str]:
         n_chars = 0
-        for document in data.read("train"):
+        for document in data.parts("train"):
             for line in document.splitlines(keepends=True):
                 n_chars += len(line)
                 if n_chars > SAMPLED:
@@ -44,8 +45,31 @@ def learn(data: StreamCorpora, text: TextConfig) -> Tokenizer:
     return train_tokenizer(lines(), text)
 
 
-def shards_of(documents: Iterable[str]) -> Iterator[Documents]:
-    return (Documents(number, texts) for number, texts in enumerate(chunks(documents, SHARD_CHARS)))
+def shards_of(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[Documents]:
+    """Divide documents into shards of SHARD_CHARS characters or more.
+
+    A shard ends with a document, unless this one has more than MAX_DOCUMENT characters: then it is cut, and continues
+    in the next shard, to the same tokens.
+    """
+    number, shard, continues, n_chars, n_open = 0, list[str](), False, 0, 0
+    for text in texts:
+        shard.append(text)
+        n_chars, n_open = n_chars + len(text), n_open + len(text)
+        if n_chars < SHARD_CHARS:
+            pass
+        elif is_finished(text):
+            yield Documents(number, shard, continues)
+            number, shard, continues, n_chars = number + 1, [], False, 0
+        elif n_open > MAX_DOCUMENT:
+            if at := cut_place(tokenizer, text, len(text)):
+                yield Documents(number, [*shard[:-1], Unfinished(text[:at])], continues)
+                number, shard, continues, n_chars = number + 1, [Unfinished(text[at:])], True, len(text) - at
+            elif n_chars > MAX_DOCUMENT + SHARD_CHARS:
+                raise too_long(shard[0][:40])
+        if is_finished(text):
+            n_open = 0
+    if shard:
+        yield Documents(number, shard, continues)
 
 
 def build(
@@ -57,7 +81,7 @@ def build(
 
     def missing() -> Generator[Documents]:
         nonlocal n_shards
-        for documents in shards_of(data.read("train", skipped)):
+        for documents in shards_of(data.parts("train", skipped), tokenizer):
             n_shards += 1
             if not counts_path(folder, documents.number).exists():
                 yield documents
@@ -78,12 +102,14 @@ def build(
 def finish(
     data: StreamCorpora, tok: Tokenizer, folder: Path, n_shards: int, tables: dict[str, Any], skipped: Skipped
 ) -> Index:
-    shards, n_chars = list[Shard](), 0
+    shards, n_chars, before = list[Shard](), 0, 0
     lengths = TensorFileWriter(folder / "lengths.safetensors", {"lengths": TensorSpec("int32", (1,))})
     try:
         for number in range(n_shards):
             facts = json.loads(counts_path(folder, number).read_text(encoding="utf-8"))
-            shards.append(Shard(shard_name(number), facts["rows"], tuple(facts["tokens"])))
+            shards.append(Shard(shard_name(number), facts["rows"], tuple(facts["tokens"]), before))
+            n_open = facts.get("n_open", 0)
+            before = n_open + (before if n_open == facts["tokens"][0] else 0) if n_open else 0
             n_chars += facts["n_chars"]
             store = DocumentStore(folder / f"{shard_name(number)}.safetensors")
             lengths.append("lengths", np.diff(store.offsets)[:, None])
@@ -93,9 +119,9 @@ def finish(
             lengths.discard()
     has_test = data.test is not None or data.held_out_test > 0
     for split in ("test", "valid") if has_test else ("valid",):
-        if len(store_text(data.read(split), tok, folder / f"{split}.safetensors", not data.joined).tokens) == 0:
+        if len(store_text(data.parts(split), tok, folder / f"{split}.safetensors", not data.joined).tokens) == 0:
             raise DataError(f"the {split} split has no text", f"add more text, or set data.{split}.path")
-    n_tokens, n_rows = (sum(v) for v in zip(*((shard.tokens[0], shard.rows) for shard in shards)))
+    n_tokens, n_rows = (sum(v) for v in zip(*((shard.tokens[0], shard.rows - (shard.before > 0)) for shard in shards)))
     report = (f"train: {count(n_tokens, 'token')} in {count(n_rows, 'document')}", *skipped.describe())
     tables = {**tables, "start": tok.eos_id if data.joined else tok.bos_id}
     index = Index("documents", tuple(shards), n_chars, tables, report, list_files(folder))

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -29,6 +29,7 @@ INDEX, BUILDING, REMOTE = "built.json", "building.json", "remote.json"
 FORMAT = 1
 SPLIT_FILES = ("valid.safetensors", "valid.json", "test.jsonl", "test.safetensors")
 POINTER = "built 1"  # the value of MARK in a file that only points to a built folder
+SHARDED = "shards"  # the order of text in runs on a built folder; that of runs begun before there was one is ""
 SHARD = re.compile(r"train-\d{5,}")
 REBUILD = "build the folder again, or copy it again"
 MOST = 2**53  # rows and tokens
@@ -36,11 +37,15 @@ MOST = 2**53  # rows and tokens
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard: its name without suffix, its number of rows, and the tokens on each side."""
+    """A shard: its name without suffix, its number of rows, and the tokens on each side.
+
+    before: the tokens in earlier shards of a document that continues in this one, as its first row.
+    """
 
     name: str
     rows: int
     tokens: tuple[int, ...]
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,11 @@ class Index:
         return sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest() if self.files else ""
 
     def dump(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        facts = {"format": FORMAT, **asdict(self)}
+        for shard in facts["shards"]:
+            if not shard["before"]:
+                del shard["before"]
+        return facts
 
     def fault(self, path: Path, is_whole: bool = False) -> str | None:
         """Say how a file differs from what was built. Large files are only read if `is_whole` is set."""
@@ -140,13 +149,16 @@ def read_index(folder: Path) -> Index:
 
 def parse_index(kind: Any, shards: Any, n_chars: Any, tables: Any, report: Any, files: Any = None) -> Index:
     """Return the index that a file describes; raises a ValueError for what `data build` cannot have written."""
-    listed = tuple(Shard(s["name"], s["rows"], tuple(s["tokens"])) for s in shards)
-    n_sides = {"pairs": 2, "documents": 1}[kind]
+    listed = tuple(Shard(s["name"], s["rows"], tuple(s["tokens"]), s.get("before", 0)) for s in shards)
+    n_sides, n_tokens = {"pairs": 2, "documents": 1}[kind], 0
     for shard in listed:
         if not isinstance(shard.name, str) or not SHARD.fullmatch(shard.name):
             raise ValueError(f"{shard.name!r:.40} is no name of a shard")
         if len(shard.tokens) != n_sides or not all(map(is_size, (shard.rows, *shard.tokens))):
             raise ValueError(f"the numbers of {shard.name}")
+        if not is_size(shard.before) or shard.before > n_tokens or (shard.before and not shard.rows):
+            raise ValueError(f"the document that continues in {shard.name}")
+        n_tokens += shard.tokens[0] if kind == "documents" else 0
     is_documents = kind == "documents"
     if not listed or not is_size(n_chars) or (is_documents and not is_size(tables["start"])):
         raise ValueError("a number is missing")
@@ -186,19 +198,29 @@ def read_url(folder: Path) -> str:
         raise DataError(f"{folder / REMOTE} cannot be read ({short(error)})", hint) from None
 
 
+class Pointer(NamedTuple):
+    """What a file that stands for the shards of a folder says of them."""
+
+    folder: Path
+    url: str | None = None
+    """The address that the folder is fetched from."""
+    built: str = ""
+    """The fingerprint of what was built."""
+    order: str = ""
+    """The order of the rows of text: SHARDED, or "" for that of all rows."""
+
+
 def write_pointer(path: Path, folder: Path) -> None:
     """Write a file that stands for the shards of a folder, in the place of a store."""
-    facts = {MARK: POINTER, "folder": str(folder.resolve()), "built": read_index(folder).fingerprint}
+    index = read_index(folder)
+    facts = {MARK: POINTER, "folder": str(folder.resolve()), "built": index.fingerprint, "order": SHARDED}
     if (folder / REMOTE).is_file():
         facts["url"] = read_url(folder)
     TensorFileWriter(path, {}, facts).join()
 
 
-def read_pointer(path: Path) -> tuple[Path, str | None, str] | None:
-    """Return the folder and the address that a file points to, and the fingerprint of what was built.
-
-    None if the file is an ordinary store.
-    """
+def read_pointer(path: Path) -> Pointer | None:
+    """Return what a file points to; None if it is an ordinary store."""
     try:
         with safe_open(path, framework="np") as file:
             facts = dict(file.metadata() or {})
@@ -208,7 +230,7 @@ def read_pointer(path: Path) -> tuple[Path, str | None, str] | None:
         return None
     if "folder" not in facts:
         raise DataError(f"{path} is damaged: it points to no folder", "copy the run folder again")
-    return Path(facts["folder"]), facts.get("url"), facts.get("built", "")
+    return Pointer(Path(facts["folder"]), facts.get("url"), facts.get("built", ""), facts.get("order", ""))
 
 
 def require_same(folder: Path, fingerprint: str) -> None:

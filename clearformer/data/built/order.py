@@ -1,24 +1,26 @@
 """The order of an epoch over shards: a function of (seed, epoch), found for any position without planning the rest.
 
-    shards in random order ──windows of WINDOW shards──▶ batches of their pairs ──shuffled within the window──▶ steps
+    pairs    shards in random order ──WINDOW shards at a time──▶ batches of their pairs, shuffled ──▶ steps
+    text     shards in random order ──WINDOW shards at a time──▶ rows that begin in them, shuffled ──▶ batches
 
 Within a shard, pairs are sorted along the snake of collate.py, in random order where their lengths are equal. The snake
 itself is the same in all epochs, and so is the number of batches of a shard: the place of a step is found by one binary
-search, and only the shards of its window are sorted.
+search, and only the shards of its window are sorted. The number of rows of text that begin in a shard follows from its
+edges.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, overload
 
 import numpy as np
 
 from clearformer.data.built.pair_shards import write_facts
 from clearformer.data.collate import cut, snake
+from clearformer.data.lazy import Lazy, in_lazy_groups
 
-WINDOW = 4  # shards whose batches are mixed
+WINDOW = 4  # shards whose batches, or rows of text, are mixed
 
 
 class ShardedBatches:
@@ -85,7 +87,7 @@ class ShardedBatches:
         n_positions = sum(len(rows) * int(rows.max(0).sum()) for rows in lengths)
         return 1 - sum(int(rows.sum()) for rows in lengths) / n_positions
 
-    def epoch(self, epoch: int) -> "Lazy":
+    def epoch(self, epoch: int) -> Lazy:
         """The batches of one epoch in order, each an array of pair numbers, planned when they are asked for."""
         counts = self.counts[self.order(epoch)]
         starts = np.concatenate([[0], np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), WINDOW)))])
@@ -96,29 +98,57 @@ class ShardedBatches:
 
         return Lazy(int(starts[-1]), batch)
 
-    def steps(self, epoch: int, group: int) -> "Lazy":
+    def steps(self, epoch: int, group: int) -> Lazy:
         """The batches in groups of `group` (ranks * accumulation); the last is filled with the first batches."""
-        batches = self.epoch(epoch)
-        n = len(batches)
-        return Lazy(-(-n // group), lambda i: [batches[j % n] for j in range(i * group, (i + 1) * group)])
+        return in_lazy_groups(self.epoch(epoch), group)
 
 
-class Lazy(Sequence[Any]):
-    """A sequence whose items are computed when they are asked for."""
+class ShardedRows:
+    """The order of the rows of a text for `Windows`: those that begin in WINDOW shards at a time are shuffled.
 
-    def __init__(self, n: int, item: Callable[[int], Any]) -> None:
-        self.n, self.item = n, item
+    edges (shards + 1,): where the shards begin in the stream of tokens. A row may end in the next shard.
+    """
+
+    def __init__(self, edges: np.ndarray, prefetch: Callable[[Sequence[int]], None] = lambda shards: None) -> None:
+        self.edges, self.prefetch = edges, prefetch
+
+    def __call__(self, places: range, rng: np.random.Generator) -> "MixedRows":
+        """Shuffle the places where rows begin; `rng` determines the order."""
+        # The row before which each shard begins: a row belongs to the shard of its first label.
+        rows = np.clip(-((places.start - self.edges) // places.step), 0, len(places))  # (shards + 1,)
+        shards = rng.permutation(len(self.edges) - 1)
+        return MixedRows(places, rows, shards, int(rng.integers(2**62)), self.prefetch)
+
+
+class MixedRows:
+    """The places of the rows of an epoch in their order; a slice only shuffles the windows of shards that it needs.
+
+    rows (shards + 1,): the number of the first row of each shard, in the order of the text. shards: their random order.
+    """
+
+    def __init__(
+        self, places: range, rows: np.ndarray, shards: np.ndarray, seed: int, prefetch: Callable[[Sequence[int]], None]
+    ) -> None:
+        self.places, self.rows, self.shards, self.seed, self.prefetch = places, rows, shards, seed, prefetch
+        sizes = np.diff(rows)[shards]
+        self.starts = np.append(0, np.cumsum(np.add.reduceat(sizes, np.arange(0, len(shards), WINDOW))))
+        self.window = lru_cache(maxsize=2)(self._window)
 
     def __len__(self) -> int:
-        return self.n
+        return len(self.places)
 
-    @overload
-    def __getitem__(self, i: int) -> Any: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Any]: ...
-    def __getitem__(self, i: int | slice) -> Any:
-        if isinstance(i, slice):
-            return [self.item(j) for j in range(*i.indices(self.n))]
-        if not -self.n <= i < self.n:
-            raise IndexError(i)
-        return self.item(i % self.n)
+    def __getitem__(self, at: slice) -> np.ndarray:
+        start, stop, _ = at.indices(len(self))
+        first, last = np.searchsorted(self.starts, [start, stop - 1], side="right") - 1
+        parts = [self.window(number) for number in range(first, last + 1)]
+        return np.concatenate(parts)[start - self.starts[first] : stop - self.starts[first]]
+
+    def _window(self, number: int) -> np.ndarray:
+        shards = self.shards[number * WINDOW : (number + 1) * WINDOW]
+        following = self.shards[(number + 1) * WINDOW : (number + 2) * WINDOW]
+        last = len(self.shards) - 1
+        # The shards after those of this window: its last rows may end there.
+        self.prefetch([*np.minimum(shards + 1, last).tolist(), *following.tolist()])
+        rows = np.concatenate([np.arange(*self.rows[n : n + 2]) for n in shards.tolist()])
+        rng = np.random.default_rng((self.seed, number))
+        return self.places.start + self.places.step * rng.permutation(rows)

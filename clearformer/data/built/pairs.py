@@ -34,9 +34,11 @@ from clearformer.data.tensor_file import TensorFileWriter, TensorSpec
 from clearformer.data.workers import Workers, usable_threads
 from clearformer.errors import DataError
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
+from clearformer.text.packed import MAX_WORDS
 
 SAMPLED = 200_000  # pairs that the vocabulary is learnt from, in SLICES slices of the corpus
 SLICES = 25
+WORDS = 2**20  # in the dictionaries of all workers together, which need about 200 MB
 
 
 def estimated_lines(source: PairSource) -> int:
@@ -89,7 +91,9 @@ def build_shards(
     """Write the shards that are missing, and return the number of all shards."""
     size, metadata = max(tok.vocab_size for tok in tokenizers), {"tokenizer": tokenizers[-1].fingerprint()}
     source = data.source("train")
-    encode = PairEncoder(tokenizers, data.filter, data.prefix, fractions)
+    n = n_workers or usable_threads()
+    # A dictionary that is emptied learns its frequent words again: a third of the time, where there are many names.
+    encode = PairEncoder(tokenizers, data.filter, data.prefix, fractions, max(MAX_WORDS, WORDS // n))
     write = PairShards(PairParser(source), data.filter, encode, folder, size, metadata)
     n_shards = 0
 
@@ -100,7 +104,6 @@ def build_shards(
             if not counts_path(folder, piece.number).exists():
                 yield piece
 
-    n = n_workers or usable_threads()
     if n == 1 or is_small(source):
         for piece in missing():
             write(piece)

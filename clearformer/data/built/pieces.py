@@ -6,6 +6,7 @@ Plain files are divided by their bytes: a worker reads its lines itself. Of comp
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from clearformer.data import sources
 from clearformer.data.files.compressed import ENDINGS
 from clearformer.data.pair_blocks import CHUNK, PairBlock, has_lines, read_pair_blocks
 from clearformer.data.pairs import PairSource, misaligned
-from clearformer.data.sources import MOST_BYTES, too_long
+from clearformer.data.sources import MOST_BYTES, divided, too_long
 
 SHARD_ROWS = 16 * CHUNK
 SCAN = 2**23  # bytes
@@ -64,12 +65,22 @@ def take(rows: Iterator[tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
 def lines_of(span: Span) -> Iterator[bytes]:
     with open(span.path, "rb") as file:
         file.seek(span.start)
-        left = span.stop - span.start
-        while line := file.readline(min(left, sources.MAX_LINE)):
-            if len(line) == sources.MAX_LINE:
+        for lines in divided(Part(file, span.stop - span.start)):
+            if len(lines[0]) >= sources.MAX_LINE:
                 raise too_long(span.path)
-            left -= len(line)
-            yield line
+            yield from lines
+
+
+class Part:
+    """The next `left` bytes of a file, as a stream."""
+
+    def __init__(self, file: BufferedReader, left: int) -> None:
+        self.file, self.left = file, left
+
+    def read1(self, size: int) -> bytes:
+        part = self.file.read1(min(size, self.left))
+        self.left -= len(part)
+        return part
 
 
 def pair_pieces(source: PairSource) -> Generator[Piece]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.data.files.table import MAX_CELL, Column, Table, flat_keys
-from clearformer.data.sources import json_value, objects, read_lines, read_text
+from clearformer.data.sources import check_depth, json_value, objects, read_lines, read_text, too_deep
 from clearformer.errors import DataError
 
 Row = dict[str, object]
@@ -107,14 +107,18 @@ class ArrayParser:
             raise self.refusal("not an object")
         while True:
             try:
-                row, self.at = self.decoder.raw_decode(self.text, self.at)
+                row, end = self.decoder.raw_decode(self.text, self.at)
+                text, self.at = self.text[self.at : end], end
+                check_depth(row, text, self.where)
                 return dict(row)
             except json.JSONDecodeError as error:
                 may_continue = error.pos >= len(self.text) - TAIL or error.msg.startswith("Unterminated")
                 if not may_continue or not self.read_more():
                     raise self.refusal(f"not valid JSON ({error.msg})") from None
             except RecursionError:
-                raise self.refusal("objects inside objects, too deeply nested") from None
+                raise too_deep(self.where) from None
+            except ValueError as error:  # a number of thousands of digits
+                raise self.refusal(f"not valid JSON ({error})") from None
             if len(self.text) > MAX_CELL:
                 raise self.refusal(f"an object of more than {MAX_CELL >> 20} Mi characters")
 

@@ -312,15 +312,16 @@ def text_of(row: dict[str, Any], column: str, where: str) -> str:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """Return names without repetitions: a blank one becomes `column_2`, a second `score` becomes `score_2`."""
-    result: list[str] = []
+    result, last = dict[str, None](), dict[str, int]()
     for i, cell in enumerate(names):
         base = cell if cell.strip() else f"column_{i}"
-        name, n = base, 1
+        name, n = base, last.get(base, 1)
         while name in result:
             n += 1
             name = f"{base}_{n}"
-        result.append(name)
-    return result
+        result[name] = None
+        last[base] = n
+    return list(result)
 
 
 def unnamed(width: int) -> list[str]:

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 from clearformer.data.sources import cells, header_columns
 from clearformer.errors import DataError
-from clearformer.wording import agree, listed
+from clearformer.wording import agree, count, listed
 
 Column = int | str
 MAX_CELL = 2**25  # characters, of up to 4 bytes: a longer cell is an error, so that no file can fill the memory
+MAX_COLUMNS = 2**14  # as in Excel
 
 
 class Table(ABC):
@@ -58,7 +59,13 @@ class Grid(Table):
 
     def names(self) -> list[str]:
         with closing(self.rows()) as rows:
-            return next(rows, ("", []))[1]
+            where, first = next(rows, ("", []))
+        if len(first) > MAX_COLUMNS:
+            raise DataError(
+                f"{where}: {count(len(first), 'column')}, more than {MAX_COLUMNS:,}",
+                "keep the columns that are needed",
+            )
+        return first
 
     def read(self, columns: Sequence[Column], option: str = "") -> Generator[tuple[str, list[Any]]]:
         with closing(self.rows()) as rows:
@@ -76,9 +83,16 @@ class Grid(Table):
 
 def flat_keys(row: Mapping[str, object]) -> list[str]:
     """Return the keys of a JSON object; a key of a nested object has its path: `translation.en`."""
-    names = []
+    names, n_chars = list[str](), 0
     for key, value in row.items():
-        names += [f"{key}.{name}" for name in flat_keys(value)] if isinstance(value, dict) else [key]
+        for name in (f"{key}.{inner}" for inner in flat_keys(value)) if isinstance(value, dict) else [key]:
+            names.append(name)
+            n_chars += len(name)
+            if n_chars > MAX_CELL:  # a long key is part of the name of every key inside it
+                raise DataError(
+                    f"{key[:40]!r}… is a key of an object whose keys have more than {MAX_CELL >> 20} Mi characters",
+                    "write objects with shorter keys",
+                )
     return names
 
 

@@ -240,7 +240,7 @@ def count_characters(recipe: Tables) -> int:
     """Count the characters of the training text."""
     path = recipe.data.source("train").path
     path = path[0] if isinstance(path, tuple) else path
-    n_chars = read_index(path).n_chars if is_built(path) else sum(map(len, recipe.data.read("train")))
+    n_chars = read_index(path).n_chars if is_built(path) else sum(map(len, recipe.data.parts("train")))
     if n_chars == 0:
         raise DataError("no text is left to train on", "add text, or lower data.held_out and data.held_out_test")
     return n_chars
