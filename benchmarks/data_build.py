@@ -1,12 +1,13 @@
 """Time and memory to prepare pairs: `clearformer data build` against the preparation of `clearformer train`.
 
-    python benchmarks/data_build.py --data ../shared/data [--pairs 1000000] [--resume-pairs 10000000]
+    python benchmarks/data_build.py --data ../shared/data [--pairs 10000000] [--against ../before]
     python benchmarks/data_build.py --only resume_text [--resume-tokens 1000000000]
 
 The corpus and the measurement of `train` are those of preparation.py. `train` reads the corpus twice, because it
 chooses its settings from the whole, and learns its vocabulary from a million lines; `data build` reads it once, and
-learns from 200,000 pairs. Both use all cores. `extrapolated` has seconds for ten million pairs, computed and not
-measured: start and vocabulary take the same time for every large corpus, the rest grows with it.
+learns from 200,000 pairs. Both use all cores. With --against, `train` of another checkout prepares the corpus, too:
+`before`. `extrapolated` has seconds for ten million pairs, computed and not measured, if fewer are prepared: start and
+vocabulary take the same time for every large corpus, the rest grows with it.
 
 `resume` is the time from the start of `clearformer train --resume` to its first step, at the beginning and at the end
 of an epoch of a folder with the lengths of `--resume-pairs` pairs (drawn, one token id everywhere), with a tiny model.
@@ -38,14 +39,16 @@ TINY_TEXT = {
 }
 TOKENS = 4096  # of a step
 SHARD_TOKENS = 2**23
+TEN_MILLION = 10_000_000
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the corpora")
     parser.add_argument("--pairs", type=int, default=1_000_000, help="number of pairs")
-    parser.add_argument("--resume-pairs", type=int, default=10_000_000)
+    parser.add_argument("--resume-pairs", type=int, default=TEN_MILLION)
     parser.add_argument("--resume-tokens", type=int, default=1_000_000_000)
+    parser.add_argument("--against", type=Path, help="another checkout, whose `train` also prepares the corpus")
     parser.add_argument("--only", choices=["resume", "resume_text"])
     parser.add_argument("--out", type=Path, default=RESULTS / "data-build.json")
     parser.add_argument("--first-step", nargs=2, help=argparse.SUPPRESS)
@@ -57,12 +60,13 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.only is None:
-            result = preparation(options.data, folder, options.pairs)
+            result = preparation(options.data, folder, options.pairs, options.against)
         if options.only in (None, "resume"):
             result["resume"] = {"pairs": options.resume_pairs, **resume_times(folder, options.resume_pairs)}
         if options.only in (None, "resume_text"):
             result["resume_text"] = {"tokens": options.resume_tokens, **resume_text(folder, options.resume_tokens)}
     command = f"python benchmarks/data_build.py --pairs {options.pairs}"
+    command += " --against CHECKOUT" if options.against else ""
     if options.only is None:
         result |= stamp(command)
     else:
@@ -70,8 +74,8 @@ def main():
     record(result, options.out)
 
 
-def preparation(data, folder, n):
-    """Prepare n pairs both ways."""
+def preparation(data, folder, n, against=None):
+    """Prepare n pairs both ways, and by another checkout."""
     corpus = folder / "pairs.tsv"
     write_pairs(data, corpus, n)
     built = build("--pairs", corpus, folder / "built")
@@ -80,17 +84,24 @@ def preparation(data, folder, n):
     print("train", json.dumps(old), flush=True)
     result = {"pairs": n, "cpus": len(os.sched_getaffinity(0)), "train": old, "build": built}
     result["ratio_of_seconds"] = round(old["seconds"] / built["seconds"], 2)
-    result["extrapolated"] = extrapolated(old, built, n)
+    if against is not None:
+        before = summary([measure(against.resolve(), corpus, folder / "run")], n)
+        describe = ["git", "-C", str(against), "describe", "--always", "--dirty"]
+        before["commit"] = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
+        print("before", json.dumps(before), flush=True)
+        result |= {"before": before, "ratio_to_before": round(before["seconds"] / built["seconds"], 2)}
+    if n < TEN_MILLION:
+        result["extrapolated"] = extrapolated(old, built, n)
     return result
 
 
 def extrapolated(old, built, n):
     """Seconds for ten million pairs: the stages that grow with the corpus, by ten million over n."""
-    growth = 10_000_000 / n
+    growth = TEN_MILLION / n
     stages = {name: seconds * n / 1e6 for name, seconds in old["seconds_per_million"].items()}
     train = sum(seconds * (1 if name in ("start", "learn") else growth) for name, seconds in stages.items())
     build = built["seconds_to_learn"] + (built["seconds"] - built["seconds_to_learn"]) * growth
-    return {"pairs": 10_000_000, "train_seconds": round(train), "build_seconds": round(build)}
+    return {"pairs": TEN_MILLION, "train_seconds": round(train), "build_seconds": round(build)}
 
 
 def build(option, corpus, out):
