@@ -105,7 +105,8 @@ def test_the_dockerfile_copies_what_the_package_needs() -> None:
     assert {"pyproject.toml", "clearformer", project["readme"], "LICENSE"} <= {*copied}
     [torch] = [one for one in project["dependencies"] if one.startswith("torch")]
     assert f'"{torch}"' in DOCKERFILE
-    [python] = re.findall(r"^FROM python:([\d.]+)-slim$", DOCKERFILE, re.MULTILINE)
+    [python] = re.findall(r"^ARG PYTHON=python:([\d.]+)-slim$", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"^FROM (.*)", DOCKERFILE, re.MULTILINE) == ["${PYTHON}"]
     least = project["requires-python"].removeprefix(">=")
     assert tuple(map(int, python.split("."))) >= tuple(map(int, least.split(".")))
 
