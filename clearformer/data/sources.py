@@ -273,6 +273,8 @@ def divided(file: Readable, cut: Cut = nowhere) -> Iterator[list[bytes]]:
         if b"\n" in part:
             lines = io.BytesIO(b"".join(parts)).readlines()
             rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            if len(lines[0]) >= MAX_LINE:  # the read that reached its end also reached the limit
+                lines[:1] = cut(lines[0])
             parts, size, most = [rest], len(rest), MAX_LINE
             yield lines
         elif size >= most:

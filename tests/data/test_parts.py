@@ -144,6 +144,16 @@ def test_a_very_long_line_comes_in_parts(small_lines: None, tmp_path: Path, enco
         list(sources.read_lines(tmp_path / "a.txt"))
 
 
+@pytest.mark.parametrize("n", range(50, 75))
+def test_a_line_that_ends_where_it_becomes_very_long_comes_in_parts(small_lines: None, tmp_path: Path, n: int) -> None:
+    """One read reaches the limit and the line end: the line must not be held against it as a whole."""
+    content = f"a b\n{'word ' * n}\nc"
+    (tmp_path / "a.txt").write_text(content)
+    found = list(read_line_parts(tmp_path / "a.txt"))
+    assert "".join(found) == content
+    assert max(map(len, found)) < sources.MAX_LINE
+
+
 def test_errors_of_a_very_long_line_have_their_place(small_lines: None, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\n" + b"word " * 100 + b"caf\xe9 " + b"word " * 100)
