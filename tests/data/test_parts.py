@@ -18,7 +18,8 @@ from clearformer.data.built.stores import BuiltDocuments
 from clearformer.data.corpora import SentenceCorpora, StreamCorpora
 from clearformer.data.parts import Unfinished, cut_for, cut_place, in_parts, is_finished
 from clearformer.data.sources import read_line_parts
-from clearformer.data.text import TextSource, store_text
+from clearformer.data.store import DocumentWriter
+from clearformer.data.text import TextSource, store_text, write_documents
 from clearformer.errors import DataError
 from clearformer.tasks.task import load_tokenizers
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -118,6 +119,34 @@ def test_parts_of_lines_are_the_document(lines: list[str], monkeypatch: pytest.M
     assert "".join(found) == ("".join(lines) if "".join(lines).strip() else "")
     assert [is_finished(part) for part in found] == [False] * (len(found) - 1) + [True] * bool(found)
     assert all(part.strip() for part in found[:1])
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_document_whose_last_part_has_no_tokens_ends(
+    tokenizers, tmp_path: Path, continues: bool, monkeypatch
+) -> None:
+    """Its EOS is written, before that of another store too; a document without any tokens is none."""
+    monkeypatch.setattr(text, "cut_for", lambda tokenizer, documents: documents)  # as they are
+    tok = tokenizers["word"]
+    a, b = tok.encode(["the", "a"])
+    parts_of_documents = [
+        " ",
+        Unfinished("the"),
+        Unfinished(" "),
+        " ",
+        "a",
+        " ",
+        Unfinished(" "),
+        "",
+        Unfinished("a"),
+        "",
+    ]
+    with DocumentWriter(tmp_path / "store", tok.vocab_size, tok.eos_id) as writer:
+        write_documents(writer, tok, parts_of_documents, continues)
+        store = writer.close()
+    end = tok.eos_id
+    assert store.tokens.tolist() == [end] * continues + [*a, end, *b, end, *b, end]
+    assert store.offsets.tolist() == [0, 1, 3, 5, 7] if continues else [0, 2, 4, 6]
 
 
 @pytest.fixture
