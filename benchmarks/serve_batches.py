@@ -36,9 +36,7 @@ from clearformer.text import TextConfig, train_tokenizer
 
 SIZES = {"n_layers": 6, "d_model": 384, "d_ff": 1536, "n_heads": 12, "max_length": 512}  # all-MiniLM-L6-v2
 CLASSES = ["bad", "good", "neither"]
-LARGEST = (
-    1e-4  # difference of an answer that is still that of the command: a hundred times the rounding of a feature of 1
-)
+LARGEST = 1e-4  # difference from the command's answer that is allowed: a hundred times the rounding of a feature of 1
 VERBS = ("embeddings", "classify")
 
 

@@ -105,7 +105,7 @@ def objects(path: Path, lines: Iterable[tuple[int, str]]) -> Generator[tuple[str
 
 
 def check_depth(value: object, text: str, where: str) -> None:
-    """Raise an error if a parsed text is nested so deeply that its keys could not be listed, or it be written again."""
+    """Raise an error if a parsed text is nested too deeply for its keys to be listed, or for it to be written."""
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return  # the usual case
     levels = [iter([value])]  # no more memory than one iterator for each
@@ -121,7 +121,8 @@ def check_depth(value: object, text: str, where: str) -> None:
 
 
 def too_deep(where: str) -> DataError:
-    return DataError(f"{where}: objects inside objects, too deeply nested", "write objects of fewer levels")
+    message = f"{where}: too deeply nested: more than {MAX_DEPTH} objects or lists inside each other"
+    return DataError(message, "write fewer levels")
 
 
 def json_value(row: dict[str, object], key: str, where: str, option: str = "") -> object:
@@ -273,6 +274,8 @@ def divided(file: Readable, cut: Cut = nowhere) -> Iterator[list[bytes]]:
         if b"\n" in part:
             lines = io.BytesIO(b"".join(parts)).readlines()
             rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            if len(lines[0]) >= MAX_LINE:  # the read that reached its end also reached the limit
+                lines[:1] = cut(lines[0])
             parts, size, most = [rest], len(rest), MAX_LINE
             yield lines
         elif size >= most:

@@ -1,7 +1,7 @@
 """Passes of a network over batches of inputs, which a caller can watch and stop.
 
     for batch in in_passes(batches, n): …           one pass for each batch; a notebook shows their progress
-    with watched(look): handle.embed(texts)         look() before every pass, in this thread; an error of it stops them
+    with watched(look): handle.embed(texts)         look() before every pass, in this thread; its errors stop them
 
 A recording is read in a single pass, however long it is: there, `look` is also called before every layer.
 """

@@ -84,14 +84,14 @@ def sample_batches(recipe: Recipe, device: torch.device, world: World) -> Iterat
 
 
 def shortened(recipe: Recipe, folder: Path) -> tuple[Recipe, float | None]:
-    """Return the recipe with the first lines of large files, and their fraction; None if they have no lines."""
+    """Return the recipe with the first lines of large files, and their fraction; None if they have none to take."""
     data, part = recipe.data.changed(test=None), 1.0
     for split in ("train", "valid"):
         source = data.source(split)
         size = 0 if source is None else sum(map(n_bytes, paths_of(source.path)))
         if size <= SAMPLE or is_built(paths_of(source.path)[0]):
             continue
-        if any(path.is_dir() or file_type(path) not in LINES or is_one_line(path) for path in paths_of(source.path)):
+        if any(path.is_dir() or file_type(path) not in LINES or has_long_line(path) for path in paths_of(source.path)):
             return recipe, None
         copies, is_tuple = [], isinstance(source.path, tuple)
         n_blocks = max(1, round(SAMPLE / size * estimated_lines(paths_of(source.path)[0]) / CHUNK))
@@ -106,10 +106,12 @@ def shortened(recipe: Recipe, folder: Path) -> tuple[Recipe, float | None]:
     return recipe.with_tables(data=data.changed(root=Path.cwd()) if part < 1 else data), part
 
 
-def is_one_line(path: Path) -> bool:
-    """Whether the beginning of a large file has no line end, as in text8."""
+def has_long_line(path: Path) -> bool:
+    """Whether the beginning of a large file has a line that is too long for a sample, as in text8."""
+    half = MAX_LINE // 2  # a line of MAX_LINE has all of such a part
     with opened(path) as file:
-        return b"\n" not in file.read(MAX_LINE)
+        parts = iter(lambda: file.read(half), b"")
+        return any(len(part) == half and b"\n" not in part for part in islice(parts, 2 + SAMPLE // half))
 
 
 def estimated_lines(path: Path) -> float:

@@ -1,6 +1,6 @@
 """Which texts leave the queue of an engine: those for which there is room, here or in a worker process.
 
-The engines of a server share their memory (budget.py). What is told to the others is what the texts need at most.
+The engines of a server share their memory (budget.py). Each reports to the others the most that its texts may need.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,9 +49,9 @@ class Admission:
         return self.budget.left(self.holder) - self.budget.used_by(self.holder)
 
     def account(self, here: Iterable[Text] | None = None) -> None:
-        """Tell the others how much memory the texts of the crews take, and those `here` if they are given.
+        """Report how much memory the texts of the crews take, and those `here` if they are given.
 
-        What was told is taken back even if nobody else is left: another engine may come.
+        A report is taken back even if there is no other engine any more: one may come.
         """
         if self.budget.is_shared or self.budget.used_by(self.holder):
             with self.budget.lock:

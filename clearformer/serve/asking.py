@@ -9,6 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -31,6 +32,7 @@ from clearformer.verbs.load import uses
 LITTLE_TEXT = 4000  # characters that are tokenised at once; more are tokenised by another thread
 A_FILE = sys.maxsize  # for n_chars: as much as any text
 AnyWork = Translate | Generate | Apply | Call
+FILES = ThreadPoolExecutor(4, "files")  # apart from the threads for texts, which must not wait for images
 PATIENCE = 5.0  # seconds after the deadline, for an engine that does not notice it
 
 
@@ -82,15 +84,16 @@ def cannot(handle: Handle, name: str, verb: str) -> CheckpointError:
 
 
 async def submit(request: Request, chosen: Chosen, work: AnyWork, n_chars: int = 0) -> Ticket:
-    """Queue work. Planning it means to tokenise its texts, which takes long for long texts."""
-    desk = desk_of(request)
+    """Queue work. Planning it means to tokenise its texts or to decode its files, which may take long."""
+    desk, loop = desk_of(request), asyncio.get_running_loop()
     desk.pressure.check()
     while True:
         engine, adapted = chosen.opened.engine, cast(Work, replace(work, adapter=chosen.adapter))
         try:
             if n_chars <= LITTLE_TEXT:
                 return engine.submit(adapted, desk.limits.seconds)
-            return await asyncio.to_thread(engine.submit, adapted, desk.limits.seconds)
+            threads = FILES if n_chars == A_FILE else None
+            return await loop.run_in_executor(threads, engine.submit, adapted, desk.limits.seconds)
         except Closing:
             if desk.store.is_closing:
                 raise

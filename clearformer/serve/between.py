@@ -1,7 +1,7 @@
 """What an engine computes between two steps: texts that join no batch, and passes that requests share.
 
-This may take long: between two passes of the network (handles/passes.py) it is looked whether anybody still waits. Work
-for clients that have left, or whose time is over, ends there.
+This may take long: before each pass of the network (handles/passes.py), the engine checks whether anybody still waits.
+Work for clients that have left, or whose time is over, ends there.
 """
 
 import time

@@ -25,7 +25,7 @@ class Home(Protocol):
 
 
 class Crews:
-    """What the processes tell is reported to the tickets in the thread of their crew."""
+    """Messages of the processes are reported to the tickets, in the thread of their crew."""
 
     def __init__(self, home: Home, reports: Reports) -> None:
         self.home, self.reports = home, reports
@@ -66,7 +66,7 @@ class Crews:
         """End all processes, and return the texts that they had."""
         return [text for crew in self for text in crew.close()]
 
-    # What the processes tell, in the thread of their crew
+    # Messages of the processes, in the thread of their crew
 
     def heard_from(self, crew: Crew, messages: list[tuple[Text, Any]]) -> None:
         reports = self.reports

@@ -227,7 +227,7 @@ class Engine:
             self.is_ending = self.turns.between.is_ending = True
             self.changed.notify_all()
         self.thread.join(END_SECONDS)
-        if self.thread.is_alive():  # busy with a long text, or stuck: whoever waits is told
+        if self.thread.is_alive():  # busy with a long text, or stuck: whoever waits gets an error
             self.reports.fail_rest([*self.scheduler, *self.turns.begun, *self.waiting], stopped_early())
 
     def look_again(self) -> None:
@@ -247,7 +247,7 @@ class Engine:
             before = time.monotonic()
             try:
                 self.turns.make(self.served)
-            except Exception as error:  # of ours, since errors of texts are caught: everyone is told, and we go on
+            except Exception as error:  # a bug, since errors of texts are caught: all in progress fail, and we go on
                 self.reports.fail_rest(self.turns.give_up(), error)
             finally:
                 self.turns.end()
@@ -277,7 +277,7 @@ class Engine:
                 if not self.changed.wait(None if is_idle else LOOK_SECONDS):
                     self.is_due = True
 
-    # What crews tell, in threads of theirs
+    # For the crews, in their threads
 
     def progressed(self) -> None:
         self.watchdog.progressed()

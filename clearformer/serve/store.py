@@ -283,7 +283,7 @@ class Store:
             return error
         message = f"`{name}` cannot be opened: {problem_of(error, folder)}"
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            return MachineError(message, "look at the files, disks and limits of the machine, or try again")
+            return MachineError(message, "check the permissions, disks and limits of the server, or try again")
         return CheckpointError(message, getattr(error, "hint", None) or "choose another model, or train it again")
 
     def make_room(self, name: str) -> None:

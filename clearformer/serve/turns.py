@@ -1,4 +1,4 @@
-"""A turn of an engine: texts leave and join, and those in progress make a step. Between two steps is other work.
+"""A turn of an engine: texts leave and join, and those in progress make a step. Other work is done between two steps.
 
 Texts leave whose deadline has passed, or whose client has left.
 """

@@ -120,11 +120,6 @@ class Bucket:
         return any(users[id(p)] < n_ranks for p in self.parameters)
 
 
-def sum_gradients(parameters: Sequence[nn.Parameter], world: World) -> None:
-    """Sum all gradients after a backward pass: the plain way, which `GradientSums` equals bit for bit."""
-    GradientSums(parameters, world).finish()
-
-
 def buckets(tensors: Sequence[Some]) -> Iterator[list[Some]]:
     """Divide tensors into lists of one dtype and at most BUCKET bytes, or of one tensor, as on all other ranks."""
     for dtype in dict.fromkeys(t.dtype for t in tensors):

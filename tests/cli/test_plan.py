@@ -125,13 +125,19 @@ def test_a_choice_of_resume_stays(cli: CliCall, monkeypatch: pytest.MonkeyPatch)
     assert "train.resume=always" not in text
 
 
-def test_a_large_text_of_one_line_is_planned_with_full_batches(cli: CliCall, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As text8, of which no lines can be taken as a sample."""
+@pytest.mark.parametrize("before", ["", "text8\n", "the cat\n" * 60])
+def test_a_large_text_with_a_very_long_line_is_planned_with_full_batches(
+    cli: CliCall, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """As text8, of which no lines can be taken as a sample, with or without a heading."""
+    from clearformer.data import sources
     from clearformer.planning import batches
 
     monkeypatch.setattr(batches, "SAMPLE", 1000)
     monkeypatch.setattr(batches, "MAX_LINE", 500)
-    Path("text8.txt").write_text("the cat sat on the mat " * 500)
+    monkeypatch.setattr(sources, "MAX_LINE", 500)
+    monkeypatch.setattr(sources, "LINE_PART", 50)
+    Path("text8.txt").write_text(before + "the cat sat on the mat " * 500)
     sizes = ["model.n_layers=1", "model.d_model=8", "model.d_ff=8", "model.n_heads=1", "model.max_length=32"]
     settings = [part for setting in [*sizes, "train.tokens=64"] for part in ("--set", setting)]
     arguments = ("--text", "text8.txt", "--model", "gpt", "--device", "h100", "--steps", "10", *settings)

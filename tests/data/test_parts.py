@@ -18,7 +18,8 @@ from clearformer.data.built.stores import BuiltDocuments
 from clearformer.data.corpora import SentenceCorpora, StreamCorpora
 from clearformer.data.parts import Unfinished, cut_for, cut_place, in_parts, is_finished
 from clearformer.data.sources import read_line_parts
-from clearformer.data.text import TextSource, store_text
+from clearformer.data.store import DocumentWriter
+from clearformer.data.text import TextSource, store_text, write_documents
 from clearformer.errors import DataError
 from clearformer.tasks.task import load_tokenizers
 from clearformer.text import TextConfig, Tokenizer, train_tokenizer
@@ -120,6 +121,34 @@ def test_parts_of_lines_are_the_document(lines: list[str], monkeypatch: pytest.M
     assert all(part.strip() for part in found[:1])
 
 
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_document_whose_last_part_has_no_tokens_ends(
+    tokenizers, tmp_path: Path, continues: bool, monkeypatch
+) -> None:
+    """Its EOS is written, before that of another store too; a document without any tokens is none."""
+    monkeypatch.setattr(text, "cut_for", lambda tokenizer, documents: documents)  # as they are
+    tok = tokenizers["word"]
+    a, b = tok.encode(["the", "a"])
+    parts_of_documents = [
+        " ",
+        Unfinished("the"),
+        Unfinished(" "),
+        " ",
+        "a",
+        " ",
+        Unfinished(" "),
+        "",
+        Unfinished("a"),
+        "",
+    ]
+    with DocumentWriter(tmp_path / "store", tok.vocab_size, tok.eos_id) as writer:
+        write_documents(writer, tok, parts_of_documents, continues)
+        store = writer.close()
+    end = tok.eos_id
+    assert store.tokens.tolist() == [end] * continues + [*a, end, *b, end, *b, end]
+    assert store.offsets.tolist() == [0, 1, 3, 5, 7] if continues else [0, 2, 4, 6]
+
+
 @pytest.fixture
 def small_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of 300 bytes or more is very long."""
@@ -142,6 +171,16 @@ def test_a_very_long_line_comes_in_parts(small_lines: None, tmp_path: Path, enco
     assert max(len(part.encode()) for part in found if part[:1] != "z" and part[:2] != "x ") <= 130
     with pytest.raises(DataError, match=r"a\.txt:2: a line of more than"):
         list(sources.read_lines(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize("n", range(50, 75))
+def test_a_line_that_ends_where_it_becomes_very_long_comes_in_parts(small_lines: None, tmp_path: Path, n: int) -> None:
+    """One read reaches the limit and the line end: the line must not be held against it as a whole."""
+    content = f"a b\n{'word ' * n}\nc"
+    (tmp_path / "a.txt").write_text(content)
+    found = list(read_line_parts(tmp_path / "a.txt"))
+    assert "".join(found) == content
+    assert max(map(len, found)) < sources.MAX_LINE
 
 
 def test_errors_of_a_very_long_line_have_their_place(small_lines: None, tmp_path: Path) -> None:

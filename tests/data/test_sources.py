@@ -182,7 +182,7 @@ def test_a_header_alone_is_an_empty_corpus(write) -> None:
     ("line", "message", "hint"),
     [
         ('{"en": "a",', "not valid JSON", "one complete JSON object"),
-        ("[" * 200_000, "too deeply nested", "fewer levels"),
+        ("[" * 200_000, "too deeply nested", "write fewer levels"),
         ('["a", "b"]', "a JSON list", "one complete JSON object"),
         ('{"en": "a", "fr": "b"}', "no key `de`", "the keys of the object are en, fr"),
         ('{"en": "a", "de": 7}', "`de` is of type int", "strings"),

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.checkpoint import load_tensors, load_weights, save_tensors, weights_of
+from clearformer.checkpoint import load_tensors, load_weights, map_tensors, save_tensors, weights_of
 from clearformer.data.batch import IGNORE, Batch, EncoderBatch, ImageBatch, SoundBatch, TextBatch
 from clearformer.errors import CheckpointError
 from clearformer.models import MODELS
-from clearformer.models.build import build_unfilled, model_config, presets
+from clearformer.models.build import build_mapped, build_unfilled, model_config, presets
 from clearformer.models.deferred import Deferred
 from clearformer.tasks import objective_named, objective_names
 
@@ -167,6 +167,21 @@ def test_a_network_that_is_filled_later_has_the_same_bits(name: str, dtype: torc
     if dtype == torch.float32:
         batch = batch_for(drawn.eval())
         assert outputs(drawn, batch).equal(outputs(model.eval(), batch))
+
+
+@every_model
+def test_a_mapped_network_has_every_saved_tensor(name: str, tmp_path: Path) -> None:
+    """Those that are no parameters too, such as the statistics of batch norm."""
+    model = build(name)
+    with torch.no_grad():
+        for tensor in weights_of(model).values():
+            tensor += 1
+    expected = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    save_tensors(tmp_path / "model.safetensors", weights_of(model))
+    weights, _ = map_tensors(tmp_path / "model.safetensors")
+    mapped = build_mapped(model.config, weights, "model").state_dict()
+    assert mapped.keys() == expected.keys()
+    assert all(tensor.equal(mapped[key]) for key, tensor in expected.items())
 
 
 def outputs(model: Any, batch: Any) -> torch.Tensor:

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_iter
 from clearformer.errors import MachineError
 from clearformer.training import gradient_sums
 from clearformer.training.distributed import World
-from clearformer.training.gradient_sums import GradientSums, buckets, sum_gradients
+from clearformer.training.gradient_sums import GradientSums, buckets
 from clearformer.training.recompute import recompute_blocks
 
 
@@ -91,7 +91,7 @@ def sum_in_both_ways(world: World, folder: Path) -> Any:
         return all_reduce(tensor, **options)
 
     dist.all_reduce = watched
-    sum_gradients(parameters, world)
+    GradientSums(parameters, world).finish()
     dist.all_reduce = all_reduce
     same = all(a.grad is b.grad is None or torch.equal(a.grad, b.grad) for a, b in zip(expected, parameters))
     before = gradients(world.rank)
