@@ -13,7 +13,18 @@ import clearformer
 PACKAGE = Path(clearformer.__file__).parent
 
 RANKS = [
-    ["errors", "version", "memory", "notebook", "small_files", "synonyms", "threads", "toolchain", "wording"],
+    [
+        "errors",
+        "version",
+        "memory",
+        "notebook",
+        "signals",
+        "small_files",
+        "synonyms",
+        "threads",
+        "toolchain",
+        "wording",
+    ],
     ["checksums", "config", "registry", "metric"],
     ["disk"],
     ["text", "layers", "checkpoint", "bundled", "data.batch"],  # a Batch is what rooms exchange: models take it

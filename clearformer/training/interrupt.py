@@ -1,4 +1,4 @@
-"""Signals that end a run: Ctrl-C, SIGTERM (of a scheduler), SIGHUP (the terminal is closed), SIGUSR1 (a SLURM warning).
+"""Signals that end a run (signals.py): what is done first.
 
 stoppable       a signal ends the process at once, with the exit code 128 + n: there is nothing to save
 noted           a signal is kept: the loop completes its step, saves a checkpoint, and ends with the same exit code
@@ -12,29 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearformer.errors import Stopped
+from clearformer.signals import handling
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 SAYS = b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n"
-
-
-@contextmanager
-def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Handle SIGNALS inside the context, except those that the caller ignores, as `nohup` ignores SIGHUP.
-
-    In other threads than the main one nothing changes: signals are the responsibility of the caller there.
-    """
-    old: dict[int, Any] = {}
-    try:
-        for number in SIGNALS:
-            if number == signal.SIGINT or signal.getsignal(number) not in (signal.SIG_IGN, None):
-                old[number] = signal.signal(number, handler)
-    except ValueError:  # not in the main thread
-        pass
-    try:
-        yield
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def test_four_ranks_become_two_and_the_batches_stay(tmp_path, harness):
 @pytest.mark.timeout(600)
 def test_a_rank_that_stops_is_noticed_and_the_run_goes_on(tmp_path, harness):
     """SIGSTOP: the process exists, but never answers. After train.timeout, torchrun starts both again."""
-    harness.write_inputs(tmp_path, 200)
+    harness.write_inputs(tmp_path, 800)  # long enough to be stopped in the middle on a busy machine
     harness.Launch(tmp_path, "peace", 2).finish(300)
     launch = harness.Launch(tmp_path, "stopped", 2, "--set", "train.timeout=5")
     assert launch.wait(lambda: (tmp_path / "stopped" / "last.safetensors").exists())

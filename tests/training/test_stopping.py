@@ -13,7 +13,8 @@ import torch
 
 from clearformer.checkpoint import load_tensors
 from clearformer.errors import Interrupted, Stopped
-from clearformer.training.interrupt import SIGNALS, noted, stoppable
+from clearformer.signals import SIGNALS
+from clearformer.training.interrupt import noted, stoppable
 
 from .test_loop import ToySteps, assert_same_run, peak, stopping, trainer
 
