@@ -20,7 +20,6 @@ of an epoch of a folder with the lengths of `--resume-pairs` pairs (drawn, one t
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from preparation import measure, resident_mb, summary, write_pairs
+from process_tree import memory_mb
 from provenance import RESULTS, record, stamp
 
 ROOT = Path(__file__).parent.parent
@@ -183,8 +183,8 @@ def first_step(run, begun):
     from clearformer.training.loop import Trainer
 
     def complete_step(trainer):
-        seconds, peak = time.monotonic() - float(begun), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(json.dumps({"seconds": round(seconds, 2), "peak_mb": peak // 1000}), flush=True)
+        facts = {"seconds": round(time.monotonic() - float(begun), 2), "peak_mb": memory_mb(name="VmHWM")}
+        print(json.dumps(facts), flush=True)
         os._exit(0)
 
     Trainer.complete_step = complete_step
