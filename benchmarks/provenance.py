@@ -16,13 +16,21 @@ def stamp(command: str, **more: str) -> dict[str, Any]:
     """Provenance of a result; `more` are versions of other packages. $COMMIT overrides the commit, for a copy of the
     repository without history and for finished runs that are only read.
     """
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS.parent)
     return {
         "command": command,
-        "commit": os.environ.get("COMMIT") or git.stdout.strip() or "unknown",
+        "commit": os.environ.get("COMMIT") or described() or "unknown",
         "versions": {**versions(), **more},
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def described() -> str:
+    """The commit of this checkout, and -dirty if files differ from it; other results may."""
+    commit, changed = (
+        subprocess.run(["git", *words], capture_output=True, text=True, cwd=RESULTS.parent.parent).stdout.strip()
+        for words in (["describe", "--always"], ["status", "--porcelain", "--", ".", ":!benchmarks/results"])
+    )
+    return f"{commit}-dirty" if changed else commit
 
 
 def record(result: dict[str, Any], path: Path) -> None:
