@@ -123,7 +123,7 @@ def held(done: Rehearsal, rehearse_again: Callable[..., object], clock: Clock) -
     scratch = {call.key: clock.scratch(call) for step in (largest, done.steps[0]) for call, _ in step.calls}
     threshold = keep_freed_memory()
     if Glibc.is_here() and largest.peak < machine_bytes():
-        with suppress(MemoryError), Glibc() as glibc:
+        with suppress(MemoryError), Glibc(threshold) as glibc:
             rehearse_again(watch=lambda record: tell(glibc, record, lambda call: scratch.get(call.key, 0)))
             return max(glibc.peak, largest.peak)
     return max(peak_of(done.records, Heap(threshold), lambda call: scratch.get(call.key, 0)), largest.peak)

@@ -24,6 +24,7 @@ from clearformer.planning.ledger import Call, Record
 
 ALIGNMENT = 64  # bytes
 PAGE = 4096
+GRAIN = 4 * PAGE  # in which covered memory is counted
 SCRATCH = -1  # the block of a kernel; recorded ones count from 0
 SLACK = ALIGNMENT + 32  # glibc looks for this much more than an aligned block needs: a hole of its size is too small
 
@@ -52,56 +53,51 @@ class Exact:
 class Glibc:
     """The allocator of this process. Blocks are never written, so that they take address space, but hardly memory.
 
-    Freed memory counts as not held when it begins. Use it in a `with` block, which frees all blocks at the end.
+    A training writes to its blocks. Freed memory stays with the process, until it is mapped separately: `peak` is what
+    all blocks together have covered so far. Use it in a `with` block, which frees all blocks at the end.
     """
 
-    def __init__(self) -> None:
-        self.libc, self.blocks, self.peak = library(), dict[int, int](), 0
+    def __init__(self, threshold: int) -> None:
+        self.threshold, self.libc = threshold, library()
+        self.blocks, self.covered = dict[int, tuple[int, int]](), set[int]()
+        self.mapped = self.peak = 0
         self.result = ctypes.c_void_p()
 
     def __enter__(self) -> "Glibc":
         return_freed_memory()
-        facts = self.libc.mallinfo2()
-        self.before = facts.uordblks + facts.hblkhd
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for address in self.blocks.values():
-            self.libc.free(address)
-        self.blocks.clear()
+        for block in list(self.blocks):
+            self.free(block)
         return_freed_memory()
 
     def allocate(self, block: int, n_bytes: int) -> None:
         if self.libc.posix_memalign(ctypes.byref(self.result), ALIGNMENT, n_bytes):
             raise MemoryError("no address space")
-        assert self.result.value is not None
-        self.blocks[block] = self.result.value
-        if n_bytes >= PAGE:
-            facts = self.libc.mallinfo2()
-            self.peak = max(self.peak, facts.arena + facts.hblkhd - self.before)
+        start = self.result.value
+        assert start is not None
+        self.blocks[block] = start, n_bytes
+        if n_bytes >= self.threshold:
+            self.mapped += n_bytes
+        else:
+            self.covered.update(range(start // GRAIN, (start + n_bytes - 1) // GRAIN + 1))
+        self.peak = max(self.peak, GRAIN * len(self.covered) + self.mapped)
 
     def free(self, block: int) -> None:
-        if (address := self.blocks.pop(block, None)) is not None:  # a tensor may outlive the `with` block
+        address, n_bytes = self.blocks.pop(block, (0, 0))  # a tensor may outlive the `with` block
+        if address:
             self.libc.free(address)
+            self.mapped -= n_bytes * (n_bytes >= self.threshold)
 
     @staticmethod
     def is_here() -> bool:
-        return sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallinfo2")  # since glibc 2.33
-
-
-FACTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-
-
-class Facts(ctypes.Structure):
-    """mallinfo2 of glibc: `arena` bytes from the heap, of which `uordblks` are in use; `hblkhd` are mapped."""
-
-    _fields_ = [(name, ctypes.c_size_t) for name in FACTS]
+        return sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
 
 
 @cache
 def library() -> Any:
     libc = ctypes.CDLL(None)
-    libc.mallinfo2.restype = Facts
     libc.posix_memalign.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
     return libc
