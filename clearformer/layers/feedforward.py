@@ -7,20 +7,34 @@ SwiGLU(x) = W2 · (silu(Wg x) ⊙ W1 x)                    Shazeer 2020
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.layers.dropout import Dropout
 
+
+def gelu(x: Tensor) -> Tensor:
+    """GELU(x) = x Φ(x), by torch's own kernel on the CPU too.
+
+    There, torch leaves contiguous tensors to oneDNN, which compiles a program for every shape. Its parts stay in memory
+    between the tensors of a training, whose free memory no longer joins: a BERT with 1.7 GB of tensors grew from 2.0 to
+    3.2 GB in a hundred steps. A transposed tensor is read in the same order, at the same speed.
+    """
+    if x.device.type == "cpu" and x.dim() > 1 and not torch.compiler.is_compiling():
+        return F.gelu(x.mT).mT
+    return F.gelu(x)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
-    "gelu": F.gelu,
+    "gelu": gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
 GATED: dict[str, Callable[[Tensor], Tensor]] = {
     "swiglu": F.silu,
-    "geglu": F.gelu,
+    "geglu": gelu,
     "geglu-tanh": ACTIVATIONS["gelu-tanh"],
 }
 

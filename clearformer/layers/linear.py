@@ -72,7 +72,11 @@ class PackedLinear(Linear):
             tile = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), self.n_rows)
             on_huge_pages(torch.ops.mkldnn.data_ptr(tile), torch.ops.mkldnn._nbytes(tile))
             self.tiles[start, stop] = tile
-        return torch.ops.mkldnn._linear_pointwise(x, self.tiles[start, stop], bias, FUSED[activation], [], "")
+        rows, n_rows = x, x.numel() // self.in_features
+        if n_padding := few_sizes(n_rows) - n_rows:
+            rows = F.pad(x.reshape(n_rows, self.in_features), (0, 0, 0, n_padding))
+        y = torch.ops.mkldnn._linear_pointwise(rows, self.tiles[start, stop], bias, FUSED[activation], [], "")
+        return y[:n_rows].view(*x.shape[:-1], stop - start) if n_padding else y
 
 
 def few_sizes(n_rows: int) -> int:

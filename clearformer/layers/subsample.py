@@ -6,9 +6,9 @@ h = gelu(norm(conv(x)))        filters of 5 frames; each layer keeps every `stri
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.layers.feedforward import gelu
 from clearformer.layers.masks import within
 
 WIDTH = 5
@@ -32,7 +32,7 @@ class Subsample(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         for conv, norm, stride in zip(self.convs, self.norms, self.strides):
             lengths = shortened(lengths, stride)
-            x = self.dropout(F.gelu(norm(conv(x.mT).mT)))
+            x = self.dropout(gelu(norm(conv(x.mT).mT)))
             x = x * within(x.size(1), lengths)[:, :, None]  # zeros, with which the convolution pads the longest row
         return x, lengths
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearformer.layers.feedforward import gelu
 from clearformer.layers.patches import Patches
 from clearformer.layers.subsample import Subsample
 from clearformer.lens.reading import Reading
@@ -57,7 +58,7 @@ def hear_frames(walk: Steps) -> Tensor:
     last = len(layers.convs) - 1
     for i in range(last + 1):
         conv: Any = layers.convs[i]
-        x = F.gelu(layers.norms[i](conv(x.T).T))
+        x = gelu(layers.norms[i](conv(x.T).T))
         recorded = walk.recorded("subsample.out") if i == last else None
         equation = f"gelu(norm(filters of {conv.kernel_size[0]} frames)), stride {conv.stride[0]}"
         x = walk.add(f"convolution {i}", equation, x, walk.reading.target if i == last else frames(len(x)), recorded)

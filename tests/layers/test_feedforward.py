@@ -1,10 +1,12 @@
-from math import exp
+from math import erf, exp, sqrt
 
 import pytest
 import torch
 from torch import nn
 
-from clearformer.layers.feedforward import ACTIVATIONS, GATED, FeedForward, GatedFeedForward, feed_forward
+from clearformer.layers.feedforward import ACTIVATIONS, GATED, FeedForward, GatedFeedForward, feed_forward, gelu
+
+from ..onednn import programs
 
 B, T, D, F = 2, 3, 5, 7
 
@@ -27,6 +29,32 @@ def test_swiglu_by_hand() -> None:
         net.up.weight.copy_(torch.tensor([[2.0], [3.0]]))
         net.down.weight.copy_(torch.tensor([[5.0]]))
     assert net(torch.ones(1, 1).double()).item() == pytest.approx(5 * 2 / (1 + exp(-2)) * 3)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 7), (2, 3, 7), (1, 1, 7)])
+def test_gelu_is_x_times_the_probability_of_less(shape: tuple[int, ...]) -> None:
+    """x Φ(x), and its derivative Φ(x) + x φ(x), in the layout of x."""
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    y = gelu(x)
+    y.sum().backward()
+    phi = torch.tensor([(1 + erf(value / sqrt(2))) / 2 for value in x.flatten().tolist()], dtype=x.dtype).view(shape)
+    density = (-(x.detach() ** 2) / 2).exp() / sqrt(2 * torch.pi)
+    torch.testing.assert_close(y.detach(), x.detach() * phi)
+    torch.testing.assert_close(x.grad, phi + x.detach() * density)
+    assert y.is_contiguous()
+
+
+@pytest.mark.parametrize("activation", ["gelu", "geglu"])
+def test_no_program_is_compiled_for_a_shape(activation: str) -> None:
+    """oneDNN's would stay in the middle of a training's memory, and each is used as long as its shape is."""
+    code = f"""
+import torch
+from clearformer.layers.feedforward import feed_forward
+net = feed_forward(5, 7, "{activation}", 0.0, bias=True)
+for n_rows in range(2, 13):
+    net(torch.randn(n_rows, 3, 5)).sum().backward()
+"""
+    assert programs(code) == []
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, *GATED])

@@ -5,10 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.layers.feedforward import FeedForward
-from clearformer.layers.linear import Linear, PackedLinear, pack
+from clearformer.layers.linear import Linear, PackedLinear, few_sizes, pack
 from clearformer.models.transformer import Transformer, TransformerConfig
 
 from ..bounds import float32_bound_of
+from ..onednn import programs
 
 
 def test_a_part_is_a_slice_of_the_whole() -> None:
@@ -27,6 +28,21 @@ def test_packed_products_are_those_of_the_layer(bias: bool, n_rows: int) -> None
             torch.testing.assert_close(packed(x), layer(x))
             torch.testing.assert_close(packed.part(x, 3, 17), layer.part(x, 3, 17))
     assert packed.weight is layer.weight
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="nothing is packed without oneDNN")
+def test_few_programs_serve_all_numbers_of_rows() -> None:
+    """Each takes half a megabyte, which a process that translates for days would collect."""
+    code = """
+import torch
+from clearformer.layers.linear import PackedLinear
+layer = PackedLinear.of(torch.nn.Linear(13, 29), 64)
+with torch.inference_mode():
+    for n_rows in range(2, 100):
+        assert layer(torch.randn(n_rows, 13)).shape == (n_rows, 29)
+"""
+    n_sizes = len({few_sizes(n_rows) for n_rows in range(2, 100)})
+    assert programs(code).count("inner_product") == n_sizes == 7 + 12
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh", "silu"])
