@@ -48,6 +48,36 @@ def test_nothing_changes_in_another_thread() -> None:
     assert done == [True]
 
 
+IMPORTING = """
+import os, signal, sys, time
+from clearformer.training.interrupt import stoppable
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.matrixlib":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Interrupting())
+try:
+    with stoppable():
+        try:
+            import numpy
+        except BaseException:  # as torch does
+            print("an import was interrupted")
+        for _ in range(100):
+            time.sleep(0.1)
+        print("the signal was lost")
+except KeyboardInterrupt as ending:
+    print("stopped by", ending.number, numpy.flatnonzero([0, 1]))
+"""
+
+
+def test_a_signal_waits_while_a_module_is_imported() -> None:
+    """torch ignores any error of its own import of numpy, and numpy lacks `matrix` from then on."""
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "stopped by 15 [1]\n"), done.stderr
+
+
 PROGRAM = """
 import os, signal, sys
 

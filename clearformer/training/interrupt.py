@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearformer.errors import Stopped
-from clearformer.signals import handling
+from clearformer.signals import after_imports, handling
 
 SAYS = b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n"
 
@@ -24,7 +24,7 @@ def stoppable() -> Iterator[None]:
     def handler(number: int, frame: Any) -> None:
         raise Stopped(number)
 
-    with handling(handler):
+    with handling(after_imports(handler)):
         yield
 
 
@@ -46,7 +46,7 @@ def noted(finishes_step: Callable[[], bool] = lambda: True) -> Iterator[list[int
             os.write(2, SAYS)
         note.append(number)
 
-    with handling(handler):
+    with handling(after_imports(handler)):
         yield note
 
 
