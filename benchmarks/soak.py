@@ -1,9 +1,10 @@
 """An hour of training, killing, resuming, translating and evaluating at random, on two cores: is anything lost?
 
-    python benchmarks/soak.py --minutes 60 [--seed 0]
+    python benchmarks/soak.py --minutes 60 [--seed 0] [--patience 12]
 
 A small translator is trained once without disturbance. Then the same training is started again and again, and at a
-random moment ended by a random signal (SIGKILL, SIGTERM, SIGINT, SIGHUP), and resumed, until it is complete. Its
+random moment, at most `patience` seconds after its start, ended by a random signal (SIGKILL, SIGTERM, SIGINT, SIGHUP),
+and resumed, until it is complete. Its
 weights must be those of the first training, bit for bit, and its folder must hold the same files. Meanwhile, a second
 process, which lives as long as the soak, opens the model of whatever is in the folder, translates with it and evaluates
 it, at random; `translate` and `evaluate` are also run as commands. A run folder that has no model yet may refuse them
@@ -49,6 +50,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=12, help="seconds; few of them disturb the preparation most")
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.json")
     parser.add_argument("--reader", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -56,15 +58,18 @@ def main():
         read_on(Path(options.reader[0]), Path(options.reader[1]), int(options.reader[2]))
         return
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        facts = Soak(Path(name), options.seed).run(60 * options.minutes)
-    shown = f"python benchmarks/soak.py --minutes {options.minutes:g} --seed {options.seed}"
-    record({"minutes": options.minutes, "seed": options.seed, **facts, **stamp(shown)}, options.out)
+        facts = Soak(Path(name), options.seed, options.patience).run(60 * options.minutes)
+    shown = (
+        f"python benchmarks/soak.py --minutes {options.minutes:g} --seed {options.seed} --patience {options.patience:g}"
+    )
+    settings = {"minutes": options.minutes, "seed": options.seed, "patience": options.patience}
+    record({**settings, **facts, **stamp(shown)}, options.out)
     sys.exit(1 if facts["failures"] else 0)
 
 
 class Soak:
-    def __init__(self, folder, seed):
-        self.folder, self.draw = folder, random.Random(seed)
+    def __init__(self, folder, seed, patience=12):
+        self.folder, self.draw, self.patience = folder, random.Random(seed), patience
         self.straight, self.run_folder, self.temporary = folder / "straight", folder / "run", folder / "tmp"
         self.counts, self.failures, self.peaks = Counter(), [], []
         self.temporary.mkdir()
@@ -103,10 +108,10 @@ class Soak:
 
     def disturb(self, ends):
         """Train the run to its end, through kills; then compare it, and remove it."""
-        out, patience = self.run_folder, 12.0
+        out = self.run_folder
         while True:
             process = self.start(*self.command(out))
-            kind, moment = self.draw.choice(SIGNALS), self.draw.uniform(0.3, patience)
+            kind, moment = self.draw.choice(SIGNALS), self.draw.uniform(0.3, self.patience)
             is_left_alone = time.monotonic() > ends or self.draw.random() < 0.1
             try:
                 _, error = process.communicate(timeout=None if is_left_alone else moment)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clearformer.errors import Stopped
+from clearformer.errors import Interrupted, Stopped
 from clearformer.signals import after_imports, handling
 
 SAYS = b"\nstopping after this step and saving a checkpoint; press Ctrl-C again to stop at once\n"
@@ -20,12 +20,30 @@ SAYS = b"\nstopping after this step and saving a checkpoint; press Ctrl-C again 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside the context, a signal raises `Stopped`, so that files are closed and drafts removed on the way out."""
+    raised: list[int] = []
 
     def handler(number: int, frame: Any) -> None:
+        raised.append(number)
         raise Stopped(number)
 
-    with handling(after_imports(handler)):
+    with handling(after_imports(handler)), still_stopped(raised):
         yield
+
+
+@contextmanager
+def still_stopped(raised: list[int]) -> Iterator[None]:
+    """Any error that follows a `Stopped` is its consequence: extension modules replace it by errors of their own.
+
+    pydantic, for example, ends with a SchemaError if the building of a class is interrupted.
+    """
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        if raised:
+            raise Stopped(raised[0]) from error
+        raise
 
 
 @contextmanager
@@ -35,10 +53,11 @@ def noted(finishes_step: Callable[[], bool] = lambda: True) -> Iterator[list[int
     Other signals may come twice, from a launcher and from a scheduler, and must not interrupt the saving. If the step
     is not to be finished, as the first one, in which a model is compiled, a signal raises `Stopped` at once.
     """
-    note: list[int] = []
+    note, raised = list[int](), list[int]()
 
     def handler(number: int, frame: Any) -> None:
         if not finishes_step():
+            raised.append(number)
             raise Stopped(number)
         if note and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -46,7 +65,7 @@ def noted(finishes_step: Callable[[], bool] = lambda: True) -> Iterator[list[int
             os.write(2, SAYS)
         note.append(number)
 
-    with handling(after_imports(handler)):
+    with handling(after_imports(handler)), still_stopped(raised):
         yield note
 
 

@@ -153,3 +153,29 @@ def test_a_signal_while_preparing_ends_at_once_and_the_command_can_be_repeated(t
         [sys.executable, "-m", "clearformer", *command], cwd=tmp_path, capture_output=True, text=True
     )
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("context", [stoppable, lambda: noted(lambda: False)])
+def test_an_error_that_follows_a_signal_is_the_signal(context):
+    """pydantic's Rust code, for one, replaces the exception of a signal by an error of its own."""
+
+    def build():
+        try:
+            send(signal.SIGTERM)
+        except Stopped:
+            raise TypeError("Error building a serializer: Stopped: 15") from None
+
+    with pytest.raises(Stopped) as ending, context():
+        build()
+    assert ending.value.number == signal.SIGTERM
+    with pytest.raises(TypeError, match="of the run"), context():
+        raise TypeError("of the run")
+
+
+def test_a_run_that_is_saved_after_a_signal_says_so():
+    def train(note):
+        send(signal.SIGTERM)
+        raise Interrupted(note[0])
+
+    with pytest.raises(Interrupted), noted(lambda: True) as note:
+        train(note)
