@@ -3,12 +3,13 @@
 Where the data is not there, or too large and not divided into lines, the batches are blank: every position is filled.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -34,7 +35,7 @@ from clearformer.training.journal import silenced
 
 SAMPLE = 2**24  # bytes of a data file that are prepared
 LOOK = 200  # steps whose batches are built, to choose from
-N_TYPICAL = 5  # steps of different sizes, for the mean time
+N_TYPICAL = 12  # steps of different sizes, for the mean time, and for the holes that sizes leave to each other
 
 
 @dataclass(frozen=True)
@@ -172,5 +173,11 @@ def blank_batches(recipe: Tables, folder: Path, note: str) -> Batches:
     return Batches(recipe, task, [step], [step], note)
 
 
-def all_steps(batches: Batches) -> Sequence[Step]:
+def all_steps(batches: Batches) -> list[Step]:
     return [*batches.largest, *batches.typical]
+
+
+def shuffled_steps(batches: Batches) -> list[Step]:
+    """The same steps in another order: in a training, the largest batch does not come first."""
+    steps = all_steps(batches)
+    return Random(0).sample(steps, len(steps))

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from clearformer.checkpoint import cpu_name, write_json
-from clearformer.data.batch import Batch
+from clearformer.data.batch import Batch, ImageBatch, TextBatch
 from clearformer.generation.engine_cache import cache_folder, key_of
 from clearformer.memory import machine_bytes, resident_mb, return_freed_memory
 from clearformer.planning.clocks import Roofline, Stopwatch
@@ -28,10 +28,9 @@ from clearformer.speed.ceilings import measure
 from clearformer.speed.context import Context
 from clearformer.training.journal import console
 
-TINY = {
-    "data": {"train": {"path": "none"}},
-    "model": {"kind": "transformer", "d_model": 8, "d_ff": 8, "n_heads": 1, "source_vocab": 16, "target_vocab": 16},
-}
+TINY = {"kind": "transformer", "d_model": 8, "d_ff": 8, "n_heads": 1, "source_vocab": 16, "target_vocab": 16}
+TINY_LSTM = {"kind": "rnn-lm", "d_model": 8, "n_layers": 1, "vocab": 16}
+TINY_RESNET = {"kind": "resnet", "preset": "resnet20", "size": 8, "n_classes": 2}
 RATES = ("memory_gb_per_s", "matmul_tflops")
 N_STEPS = 20  # of the tiny model
 
@@ -39,7 +38,7 @@ N_STEPS = 20  # of the tiny model
 def stopwatch(kind: str) -> Stopwatch:
     """Return the clock of this machine, for "cpu" or "cuda". The first call takes a few seconds."""
     name = torch.cuda.get_device_name() if kind == "cuda" else cpu_name()
-    facts = {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__, "format": 2}
+    facts = {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__, "format": 3}
     folder, key = cache_folder().parent / "plan", key_of(facts)
     path = folder / f"{key}.json"
     ceilings = read(path)
@@ -75,7 +74,7 @@ def calibrate(kind: str) -> dict[str, Any]:
 
 
 def process_mb() -> float:
-    """The memory of a process that has trained a tiny model: Python, torch, and the kernels that torch loads.
+    """The memory of a process that has trained tiny models: Python, torch, and the kernels that torch loads.
 
     Measured in a process of its own, since this one has also planned.
     """
@@ -88,11 +87,22 @@ def process_mb() -> float:
 
 
 def occupied_mb() -> float:
-    """Train a tiny model, return freed memory to the system, and return what is left."""
-    trainer, batch = build_trainer(Recipe.parse(TINY, "calibration"), torch.device("cpu")), Batch.blank(64, 64)
-    for _ in range(3):
-        trainer.step([batch], 4096)
+    """Train a tiny model of each kind, return freed memory to the system, and return what is left."""
+    batches = (Batch.blank(64, 64), TextBatch.blank(64, 64), ImageBatch.blank(64, 8, 3))
+    for model, batch in zip((TINY, TINY_LSTM, TINY_RESNET), batches):
+        trainer = build_trainer(tiny_recipe(model), torch.device("cpu"))
+        for _ in range(3):
+            trainer.step([batch], batch.n_tokens)
     del trainer
+    return settled_mb()
+
+
+def tiny_recipe(model: dict[str, Any]) -> Recipe:
+    return Recipe.parse({"data": {"train": {"path": "none"}}, "model": model}, "calibration")
+
+
+def settled_mb() -> float:
+    """The memory of this process after freed memory has been returned to the system."""
     return_freed_memory()
     return resident_mb()
 
@@ -102,8 +112,7 @@ def overhead(watch: Stopwatch) -> float:
 
     The tensors of a tiny model are so small that its step consists of little else.
     """
-    recipe = Recipe.parse(TINY, "calibration")
-    batch = Batch.blank(2, 4)
+    recipe, batch = tiny_recipe(TINY), Batch.blank(2, 4)
     step = rehearse(recipe, [([batch], 8)]).steps[0]
     trainer = build_trainer(recipe, watch.device)
     batch, times = batch.to(watch.device), []

@@ -1,8 +1,9 @@
 """The estimate of a training: memory of each process by part, seconds per step, hours, and whether it fits."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from clearformer.memory import keep_freed_memory, machine_bytes
-from clearformer.planning.batches import Batches, all_steps
+from clearformer.planning.batches import Batches, all_steps, shuffled_steps
 from clearformer.planning.calibration import stopwatch
 from clearformer.planning.clocks import Clock, Roofline, Stopwatch
 from clearformer.planning.devices import HERE, Device, find_device
@@ -21,6 +22,8 @@ from clearformer.tables import Tables
 from clearformer.training.gradient_sums import AT_ONCE, BUCKET
 from clearformer.training.precision import pick_device
 
+REHEARSALS, PATIENCE = 3, 20.0  # of the memory on a CPU; seconds after which no other is begun
+HOLES = 1.25  # of a training, for each of a rehearsal: about what benchmarks/plan_accuracy.py measures
 SHARDED = ("weights", "average", "optimiser", "gradients")
 
 
@@ -35,6 +38,11 @@ class Target:
     @property
     def torch_device(self) -> torch.device:
         return torch.device("cuda" if self.device.is_gpu else "cpu")
+
+    def beside(self, mb: float) -> "Target":
+        """The same device, of whose memory a process on the CPU needs `mb` more."""
+        device = self.device
+        return self if device.is_gpu else replace(self, device=replace(device, process_mb=device.process_mb + mb))
 
 
 def find_target(name: str, n_devices: int) -> Target:
@@ -97,14 +105,15 @@ def estimate(recipe: Tables, batches: Batches, target: Target) -> Estimate:
     mixed = recipe
     if target.device.is_gpu and recipe.train.precision == "auto":
         mixed = recipe.with_tables(train=recipe.train.changed(precision="bfloat16"))
-    rehearsed = partial(rehearse, mixed, all_steps(batches), batches.task_for(mixed), fused=target.device.is_gpu)
-    done = rehearsed()
+    task = batches.task_for(mixed)
+    done = rehearse(mixed, all_steps(batches), task, fused=target.device.is_gpu)
     steps = done.steps[len(batches.largest) :]
     rough = Roofline(target.device)
     works = [rough.step(step) for step in steps]
     middle = sorted(range(len(steps)), key=works.__getitem__)[len(steps) // 2]
     seconds = target.clock.step(steps[middle]) * sum(works) / len(works) / works[middle]
-    holes = None if target.device.is_gpu else held(done, rehearsed, target.clock) - largest_of(done).peak
+    again = partial(rehearse, mixed, shuffled_steps(batches), task)
+    holes = None if target.device.is_gpu else held(done, again, target.clock) - largest_of(done).peak
     if isinstance(target.clock, Stopwatch):
         target.clock.save()
     parts = memory_parts(done, recipe, target, holes)
@@ -116,17 +125,24 @@ def estimate(recipe: Tables, batches: Batches, target: Target) -> Estimate:
 def held(done: Rehearsal, rehearse_again: Callable[..., object], clock: Clock) -> int:
     """Return the most bytes that the allocator of a CPU holds, with what kernels take for themselves.
 
-    The steps are rehearsed again, and glibc is asked for every block. A training that is larger than this machine, or
-    another C library, has a model of it.
+    The steps are rehearsed again, and glibc is asked for every block. The holes of two rehearsals differ, as do those
+    of two trainings: the result is the most of a few, and HOLES for small objects that only a training has. A training
+    that is larger than this machine, or another C library, has a model of it.
     """
-    largest = largest_of(done)
+    largest, most, begun = largest_of(done), 0, time.monotonic()
     scratch = {call.key: clock.scratch(call) for step in (largest, done.steps[0]) for call, _ in step.calls}
     threshold = keep_freed_memory()
     if Glibc.is_here() and largest.peak < machine_bytes():
-        with suppress(MemoryError), Glibc(threshold) as glibc:
-            rehearse_again(watch=lambda record: tell(glibc, record, lambda call: scratch.get(call.key, 0)))
-            return max(glibc.peak, largest.peak)
-    return max(peak_of(done.records, Heap(threshold), lambda call: scratch.get(call.key, 0)), largest.peak)
+        with suppress(MemoryError):
+            for _ in range(REHEARSALS):
+                with Glibc(threshold) as glibc:
+                    rehearse_again(watch=lambda record: tell(glibc, record, lambda call: scratch.get(call.key, 0)))
+                most = max(most, glibc.peak)
+                if time.monotonic() - begun > PATIENCE:
+                    break
+    if not most:
+        most = peak_of(done.records, Heap(threshold), lambda call: scratch.get(call.key, 0))
+    return largest.peak + round(HOLES * max(0, most - largest.peak))
 
 
 def largest_of(done: Rehearsal) -> Rehearsed:

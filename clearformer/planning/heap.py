@@ -5,8 +5,8 @@
     Exact     the sum of what is allocated, which no allocator can beat
 
 Small objects, such as the nodes of autograd's graph, settle between large blocks and keep holes apart until they are
-gone. A fifth of the memory of a training can be such holes. A rehearsal creates the same small objects, so that glibc
-leaves the same kind of holes; the model knows nothing of them.
+gone. A fifth of the memory of a training can be such holes. A rehearsal creates most of these small objects, so that
+glibc leaves the same kind of holes; the model knows nothing of them.
 
 Blocks from a threshold on are mapped separately and returned when they are freed; others leave holes. memory.py sets
 the threshold, to 1 GiB or to what glibc allows.
@@ -25,7 +25,7 @@ from clearformer.planning.ledger import Call, Record
 ALIGNMENT = 64  # bytes
 PAGE = 4096
 GRAIN = 4 * PAGE  # in which covered memory is counted
-SCRATCH = -1  # the block of a kernel; recorded ones count from 0
+SCRATCH = range(-4, 0)  # the blocks of a kernel, whose number is not known; recorded ones count from 0
 SLACK = ALIGNMENT + 32  # glibc looks for this much more than an aligned block needs: a hole of its size is too small
 
 
@@ -168,8 +168,10 @@ def tell(allocator: Allocator, record: Record, scratch: Callable[[Call], int] = 
     """Do what a record says. `scratch` is what a kernel takes for itself, beside its results, and gives back."""
     if isinstance(record, Call):
         if n_bytes := scratch(record):
-            allocator.allocate(SCRATCH, n_bytes)
-            allocator.free(SCRATCH)
+            for block in SCRATCH:
+                allocator.allocate(block, n_bytes // len(SCRATCH))
+            for block in SCRATCH:
+                allocator.free(block)
     elif record.n_bytes < 0:
         allocator.free(record.block)
     elif record.n_bytes > 0:

@@ -90,13 +90,13 @@ Record = Event | Call
 class Ledger(TorchDispatchMode):
     """Records allocations and operations inside `with FakeTensorMode(), Ledger() as ledger`.
 
-    `watch` is called with each record when it happens.
+    `watch` is called with each record when it happens; without it, they are kept in `records`.
     """
 
-    def __init__(self, watch: Callable[[Record], None] = lambda record: None) -> None:
+    def __init__(self, watch: Callable[[Record], None] | None = None) -> None:
         super().__init__()
-        self.watch = watch
         self.records: list[Record] = []
+        self.record = watch or self.records.append
         self.calls: Counter[str] = Counter()
         self.known: dict[str, Call] = {}
         self.n_views = 0
@@ -111,10 +111,6 @@ class Ledger(TorchDispatchMode):
         """Begin a new step: forget its operations and its peaks."""
         self.calls, self.n_views, self.peaks = Counter(), 0, {}
         self.enter(REST)
-
-    def record(self, record: Record) -> None:
-        self.records.append(record)
-        self.watch(record)
 
     def enter(self, phase: str) -> None:
         """Begin a phase of a step, or return to it."""

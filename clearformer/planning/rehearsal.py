@@ -2,7 +2,7 @@
 
     parts        weights, average (train.ema), optimiser, gradients, batches, and activations: the rest of the peak
     peaks        the same in each phase: backward pass of the blocks, optimiser, and the rest of the step
-    records      every allocation and operation, for an allocator to replay
+    records      every allocation and operation, for an allocator to replay, if nobody watches them
     calls        every operation of a step, for a clock
 
 Fake tensors are on the CPU, whatever the device: torch without CUDA has no shapes for CUDA kernels.
@@ -72,7 +72,7 @@ class Rehearsal:
     """Bytes of the weights outside the blocks: what a sharded model gathers for the whole pass."""
     steps: list[Rehearsed]
     records: list[Record]
-    """Every allocation and operation of all steps, one after the other."""
+    """Every allocation and operation of all steps, one after the other; none if they were watched."""
 
 
 def rehearse(
@@ -80,7 +80,7 @@ def rehearse(
     steps: Sequence[Step],
     task: Task | None = None,
     fused: bool = False,
-    watch: Callable[[Record], None] = lambda record: None,
+    watch: Callable[[Record], None] | None = None,
 ) -> Rehearsal:
     """Train on these batches without memory. The first step runs twice: the optimiser allocates its state in it.
 
@@ -165,6 +165,7 @@ def rehearse_step(trainer: Trainer, ledger: Ledger, fake: FakeTensorMode, step: 
     ledger.label((value for value in state if isinstance(value, Tensor)), "optimiser")
     calls = [(ledger.known[key], n) for key, n in ledger.calls.items()]
     peaks = {phase: {part: peak[part] for part in (*PARTS, OUTER)} for phase, peak in ledger.peaks.items()}
+    fake.fake_tensor_converter.constant_storage_mapping.clear()  # or torch keeps every constant of every step
     return Rehearsed(peaks, calls, ledger.n_views)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from clearformer.planning.advice import Advice, advise
 from clearformer.planning.batches import sample_batches
+from clearformer.planning.calibration import settled_mb
 from clearformer.planning.estimate import Estimate, find_target
 from clearformer.planning.estimate import estimate as estimate_training
 from clearformer.recipe import Recipe
@@ -41,8 +42,10 @@ def costs(recipe: str | Path | Recipe | None = None, *, device: str = "auto", gp
     """
     target = find_target(device, gpus)
     here = device if device in ("cpu", "cuda", "mps") else "cpu" if target.device.is_gpu else "auto"
+    before = settled_mb()
     chosen = recipe if isinstance(recipe, Recipe) else choose_recipe(recipe, device=here, **choices)
     with sample_batches(chosen, target.torch_device, World(size=gpus)) as batches:
+        target = target.beside(max(0.0, settled_mb() - before))  # what reading data leaves behind, as in a training
         result = estimate_training(batches.recipe, batches, target)
         advice = [] if result.fits else advise(batches.recipe, batches, target)
         return Costs(result, advice, batches.note)

@@ -69,9 +69,9 @@ def test_this_machine_is_measured_once(cli: CliCall, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(calibration, "calibrate", calibrate)
     first, second = (plan(cli, "--device", "cpu") for _ in range(2))
     assert calls == ["cpu"]
-    for part in ("weights", "optimiser", "activations", "process"):
+    for part in ("weights", "optimiser", "activations"):
         assert first["memory_mb"][part] == second["memory_mb"][part]
-    assert first["memory_mb"]["process"] == 300.0
+    assert all(300 <= result["memory_mb"]["process"] < 400 for result in (first, second))  # and what was left by data
     assert first["seconds_per_step"] == second["seconds_per_step"]  # the operations, too, are measured once
     assert first["peak_mb"] == pytest.approx(second["peak_mb"], rel=0.2)  # the holes of glibc differ
 

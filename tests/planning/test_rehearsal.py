@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from clearformer.data.batch import Batch, TextBatch
 from clearformer.memory import resident_mb
+from clearformer.planning import rehearsal
 from clearformer.planning.clocks import Roofline, Stopwatch
 from clearformer.planning.devices import Device
-from clearformer.planning.ledger import Ledger
+from clearformer.planning.ledger import Ledger, Record
 from clearformer.planning.rehearsal import PARTS, build_trainer, rehearse
 from clearformer.recipe import Recipe
 
@@ -73,8 +75,6 @@ def test_a_model_that_fits_no_machine_takes_no_memory() -> None:
 
 
 def test_the_flops_of_a_product() -> None:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     with FakeTensorMode(), Ledger() as ledger:
         a = torch.empty(3, 5) @ torch.empty(5, 7)
         del a
@@ -88,7 +88,6 @@ def test_the_flops_of_a_product() -> None:
 @pytest.mark.parametrize("T", [1, 5, 11, 37])
 def test_the_workspace_of_a_recurrent_layer_is_that_of_the_real_one(T: int) -> None:
     """torch's fake kernel says that it is empty, although it is larger than all other activations."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
 
     def workspace() -> int:
         cell = torch.nn.LSTM(7, 13, batch_first=True)
@@ -117,3 +116,25 @@ def test_every_operation_of_a_step_can_be_timed(model: dict[str, Any] | None, ba
     watch = Stopwatch(Refusing(device))
     assert watch.step(done) > 0
     assert len(watch.costs) == len(done.calls)
+
+
+def test_nothing_of_a_step_is_kept_between_the_blocks_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's fake mode keeps every constant. In a rehearsal on glibc, free memory on their two sides did not join."""
+    modes: list[FakeTensorMode] = []
+
+    class Mode(FakeTensorMode):
+        def __init__(self) -> None:
+            super().__init__()
+            modes.append(self)
+
+    monkeypatch.setattr(rehearsal, "FakeTensorMode", Mode)
+    rehearse(recipe(), [step(Batch.blank(3, 5))] * 3)
+    (mode,) = modes
+    assert not mode.fake_tensor_converter.constant_storage_mapping
+
+
+def test_a_watched_rehearsal_keeps_no_records() -> None:
+    seen: list[Record] = []
+    steps = [step(Batch.blank(3, 5))]
+    assert rehearse(recipe(), steps, watch=seen.append).records == []
+    assert len(seen) == len(rehearse(recipe(), steps).records) > 100
