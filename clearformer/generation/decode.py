@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -81,9 +82,12 @@ class DecodeConfig(Config):
         1.0, gt=0, description="divisor of the logits of tokens that have occurred; above 1, it discourages repetition"
     )
 
-    def limits(self, source_lengths: Tensor) -> Tensor:
-        """Return the maximum output length of each sentence, EOS included, regardless of the rest of the batch."""
-        return (source_lengths * self.max_ratio).long() + self.max_extra
+    def limit(self, n_source: int) -> int:
+        """Return the maximum output length for a source of n tokens, EOS included in both.
+
+        The product is rounded to float32, so that 0.29 · 100 is 29, not 28.99….
+        """
+        return int(np.float32(n_source) * np.float32(self.max_ratio)) + self.max_extra
 
 
 def sample(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:

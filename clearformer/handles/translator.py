@@ -136,8 +136,12 @@ class Translator(Handle, WordVectors):
     def begin(self, sources: list[list[int]], decode: DecodeConfig) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
         """Return the padded sources with their mask, the first tokens of the decoder, and the length limits."""
         source, mask = pad_source(Ragged.of(sources), self.source_tokenizer.pad_id, self.source_tokenizer.eos_id)
-        limits = decode.limits(mask.sum(1)).clamp(max=self.model.config.max_length)
+        limits = torch.tensor([self.limit(ids, decode) for ids in sources])
         return source, None if mask.all() else mask, torch.full((len(sources),), self.start_id), limits
+
+    def limit(self, ids: list[int], decode: DecodeConfig) -> int:
+        """Return the maximum number of tokens, EOS included, of the translation of a source without EOS."""
+        return min(decode.limit(len(ids) + 1), int(self.model.config.max_length))
 
     @one_or_many
     @torch.inference_mode()

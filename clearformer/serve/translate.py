@@ -191,10 +191,10 @@ def greedy_steps(opened: Opened, text: str, off: list[str], n: int) -> Iterator[
     ids = translator.encode_sources([text])[0]
     source = torch.tensor([[*ids, translator.source_tokenizer.eos_id]], device=translator.device)
     first = torch.tensor([translator.start_id], device=translator.device)
-    limits = translator.decode.limits(torch.tensor([source.size(1)])).clamp(max=translator.model.config.max_length)
+    limits = torch.tensor([translator.limit(ids, translator.decode)], device=translator.device)
     with opened.use(off), torch.inference_mode():
         state = translator.model.start(source, None)
-    steps = sample_steps(translator.model, state, first, tokenizer.eos_id, limits.to(translator.device), choose)
+    steps = sample_steps(translator.model, state, first, tokenizer.eos_id, limits, choose)
     spoken, result = tokenizer.stream(), None
     while ids and result is None:
         with opened.use(off), torch.inference_mode():

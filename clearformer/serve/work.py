@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any, Literal, Protocol
 
-from torch import Tensor
-
 from clearformer.errors import CheckpointError, ClearformerError, ConfigError, DataError, MachineError
 from clearformer.generation.decode import DecodeConfig, Hypothesis
 from clearformer.generation.open_policies import Sequences
@@ -147,6 +145,7 @@ class Translate:
         decode = handle.resolve(dict(self.settings), self.n)
         refuse_beam(self.stream, decode)
         tokenizer, n, seed = handle.target_tokenizer, self.n, some_seed(self.seed)
+        first, eos = handle.start_id, handle.source_tokenizer.eos_id
 
         def finish(hypotheses: list[Hypothesis]) -> list[Translation]:
             best = hypotheses[:n]
@@ -159,12 +158,12 @@ class Translate:
             if not ids:
                 plans.append(Plan(None, lambda hypotheses: [Translation("", 0.0, 0.0, [])] * n))
                 continue
-            source, _, first, limits = handle.begin([ids], decode)
             is_sampled = decode.temperature > 0
             width = n if is_sampled else decode.beam
             seen: tuple[int, ...] | None = () if is_sampled else None  # beam search has no repetition penalty
             seeded = f"{seed} {i}" if is_sampled else None
-            row = sequences(source, first, tokenizer.eos_id, limits, decode, width, seeded, seen)
+            limit = handle.limit(ids, decode)
+            row = Sequences([*ids, eos], first, tokenizer.eos_id, limit, decode, width, seeded, seen)
             plans.append(Plan(row, finish, tokenizer))
         return plans
 
@@ -194,11 +193,11 @@ class Generate:
         is_beam = decode.temperature == 0 and decode.beam > 1
         plans = []
         for i, ids in enumerate(self.encoded(writer), start=self.first):
-            source, _, first, limits = writer.begin([ids], decode)
             width = decode.beam if is_beam else self.n
             seeded = f"{seed} {i}" if decode.temperature > 0 else None
             seen = None if is_beam else writer.before(ids)
-            row = sequences(source, first, writer.tokenizer.eos_id, limits, decode, width, seeded, seen)
+            limit = writer.limit(ids, decode)
+            row = Sequences(ids[:-1], ids[-1], writer.tokenizer.eos_id, limit, decode, width, seeded, seen)
             plans.append(Plan(row, self.finish(writer, ids, decode), writer.tokenizer, writer.before(ids)))
         return plans
 
@@ -234,11 +233,6 @@ class Call:
 
     def plan(self, handle: Any) -> list[Plan]:
         return [Plan(None, lambda hypotheses: [self.function(handle)])]
-
-
-def sequences(source: Tensor, first: Tensor, eos: int, limits: Tensor, *rest: Any) -> Sequences:
-    """Convert the tensors of `begin` for a single row."""
-    return Sequences(source[0].tolist(), int(first), eos, int(limits), *rest)
 
 
 def some_seed(seed: int | None) -> int:

@@ -158,8 +158,9 @@ def test_no_sample_is_shorter_than_the_minimum(model: Transformer, choose: Any) 
     assert max(h.logprob for branches in bound for h in branches) < -4.0, "the model's own odds, EOS among them"
 
 
-def test_limits_depend_on_the_sentence_alone() -> None:
-    assert DecodeConfig(max_ratio=1.5, max_extra=7).limits(torch.tensor([1, 2, 11])).tolist() == [8, 10, 23]
+def test_the_maximum_length_follows_from_the_source() -> None:
+    assert [DecodeConfig(max_ratio=1.5, max_extra=7).limit(n) for n in (1, 2, 11)] == [8, 10, 23]
+    assert DecodeConfig(max_ratio=0.29, max_extra=7).limit(100) == 36  # 0.29 · 100 is less than 29 in float64
 
 
 def test_until_stops_before_the_end() -> None:
