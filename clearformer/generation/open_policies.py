@@ -7,10 +7,10 @@ The rules are the same as in decode.py and beam.py. There, all texts of a batch 
 length; here, both are columns with an entry per row. `arrange` lets texts join and leave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,16 +47,23 @@ class Sequences:
         return self.config.temperature == 0 and self.width > 1
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """The outcome of a step for one text: the new token of each sequence, and log p of each at temperature 1.
 
     The tokens of sequences that ended earlier are None. A beam search has no tokens before its end.
     """
 
-    tokens: list[int | None]
-    logprobs: list[float]
+    tokens: Sequence[int | None]
+    logprobs: Sequence[float]
     is_done: bool
+
+
+SEARCHING, FOUND = Progress((), (), False), Progress((), (), True)  # of a beam search
+
+
+def n_generated(steps: Iterable[Progress]) -> int:
+    """Return the number of new tokens in some steps of a text."""
+    return sum(token is not None for step in steps for token in step.tokens)
 
 
 class OpenPolicy:
@@ -284,7 +291,7 @@ class OpenBeam(OpenPolicy):
         best = c["logprob"][:, 0] / self.norm(reach).to(logprob.dtype)
         worst = c["score"].gather(1, c["width"][:, None] - 1)[:, 0]
         done: list[bool] = ((best <= worst) | is_last).tolist()
-        return parents, [Progress([], [], is_done) for is_done in done]
+        return parents, [FOUND if is_done else SEARCHING for is_done in done]
 
     def first(self, scores: Tensor, n: int = 1) -> Tensor:
         """Return scores (B, n · W) with −∞ after the first n · w, where w is the width of the text."""

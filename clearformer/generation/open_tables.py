@@ -21,7 +21,7 @@ import torch
 from clearformer.generation.continuous import padded, start
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.engine import align_head, can_record
-from clearformer.generation.open_policies import Progress, Sequences
+from clearformer.generation.open_policies import FOUND, SEARCHING, Progress, Sequences
 from clearformer.generation.policies import Sampling
 from clearformer.generation.static import (
     FIRST_TOKENS,
@@ -43,6 +43,7 @@ SPARE = 4  # a table with more than so many times the rows that are needed is le
 SMALL_STEP = 1e10  # weights times hypotheses: 80 hypotheses of GPT-2 124M
 STRIDE = 4  # steps between two looks
 SMALL_SOURCES = 4096  # tokens, padding included, that a recording may read; more take longer to compute than to launch
+ENDED = Progress((None,), (0.0,), True)
 
 
 class Tables:
@@ -285,11 +286,11 @@ class TableBatch:
         self.look, self.outcomes = Look(torch.cat([column.double() for column in columns], dim=1)), {}
 
     def outcome(self) -> list[list[Progress]]:
-        """Wait for the steps; returns the progress of each row, step by step."""
+        """Wait for the steps; returns the progress of each row, step by step, and none of free rows."""
         assert self.look is not None
         values = self.look.read()
-        self.done = [row for row, (is_done, *_) in enumerate(values) if is_done and row not in self.free]
-        return [progress_of(bool(is_done), *chosen) for is_done, *chosen in values]
+        self.done = [row for row, columns in enumerate(values) if columns[0] and row not in self.free]
+        return [[] if row in self.free else progress_of(*columns) for row, columns in enumerate(values)]
 
     def stop(self, row: int, sequences: Sequence[int]) -> bool:
         """End some sequences of a text, as if EOS had followed; returns whether all of them have ended."""
@@ -307,15 +308,14 @@ class TableBatch:
         return self.outcomes.pop(row)
 
 
-def progress_of(is_done: bool, n_new: float | None = None, *tokens_and_logprobs: float) -> list[Progress]:
+def progress_of(is_done: float, n_new: float | None = None, *tokens_and_logprobs: float) -> list[Progress]:
     """Return the progress of a text in some steps: n_new tokens, or none that is known yet (beam search)."""
     if n_new is None:
-        return [Progress([], [], is_done)]
-    n_steps = len(tokens_and_logprobs) // 2
-    new = list(zip(tokens_and_logprobs[:n_steps], tokens_and_logprobs[n_steps:]))[: int(n_new)]
-    steps = [Progress([int(token)], [logprob], False) for token, logprob in new]
+        return [FOUND if is_done else SEARCHING]
+    new, logprobs = tokens_and_logprobs[: int(n_new)], tokens_and_logprobs[len(tokens_and_logprobs) // 2 :]
+    steps = [Progress((int(token),), (logprob,), False) for token, logprob in zip(new, logprobs)]
     if is_done:
-        steps.append(Progress([None], [0.0], True))
+        steps.append(ENDED)
     return steps
 
 

@@ -72,8 +72,8 @@ class Crews:
         reports = self.reports
         for text, message in messages:
             match message:
-                case Heard(_, progress, top) if progress is not None:
-                    reports.heard(text, progress, partial(list, top))
+                case Heard(_, steps, top) if steps is not None:
+                    reports.heard(text, steps, partial(list, top))
                 case Heard():
                     text.ticket.first_token = text.ticket.first_token or time.monotonic()
                 case Again():

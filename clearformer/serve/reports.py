@@ -1,6 +1,6 @@
 """What happens to the texts of an engine, reported to their tickets and counted.
 
-    heard        a step of a text           the events of its stream
+    heard        some steps of a text       the events of its stream
     finished     its hypotheses             its Answer
     failed       its error                  the end of the whole request
 
@@ -9,13 +9,13 @@ up with `wake`, all of a step at once.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 from clearformer.generation.decode import Hypothesis
-from clearformer.generation.open_policies import Progress
+from clearformer.generation.open_policies import Progress, n_generated
 from clearformer.memory import is_out_of_memory
 from clearformer.serve.texts import Text
 from clearformer.serve.ticket import Ticket, wake
@@ -47,14 +47,15 @@ class Reports:
             touched, self.touched = self.touched, set()
         wake(touched)
 
-    def heard(self, text: Text, progress: Progress, top: Callable[[], list[Top]]) -> list[int]:
+    def heard(self, text: Text, steps: Sequence[Progress], top: Callable[[], list[Top]]) -> list[int]:
         ticket = text.ticket
         if ticket.first_token is None:
             ticket.first_token = time.monotonic()
-        self.count(text, sum(token is not None for token in progress.tokens))
+        if n_new := n_generated(steps):
+            self.count(text, n_new)
         if not text.is_heard:
             return []
-        events, stopped = text.hear(progress, top)
+        events, stopped = text.hear(steps, top)
         for event in events:
             ticket.put(event)
         if events:

@@ -80,8 +80,8 @@ class Load:
 class Listener(Protocol):
     """Who receives the tokens, results and errors of texts: reports.py, or a worker process."""
 
-    def heard(self, text: Text, progress: Progress, top: Callable[[], list[Any]]) -> list[int]:
-        """Take the tokens of a step, and return the sequences to end. `top` returns the most probable tokens."""
+    def heard(self, text: Text, steps: Sequence[Progress], top: Callable[[], list[Any]]) -> list[int]:
+        """Take the tokens of some steps, and return the sequences to end. `top` returns the most probable tokens."""
 
     def finished(self, text: Text, hypotheses: list[Hypothesis]) -> None: ...
 
@@ -242,12 +242,10 @@ class Scheduler:
             for row, (text, steps) in enumerate(zip(group.texts, rows)):
                 if row in group.free:
                     continue
-                for new in steps:
-                    stopped = self.listener.heard(text, new, partial(top_of, group, row, text.work.top))
-                    if new.is_done or group.batch.stop(row, stopped):
-                        group.free.add(row)
-                        self.listener.finished(text, group.batch.results(row))
-                        break
+                stopped = self.listener.heard(text, steps, partial(top_of, group, row, text.work.top))
+                if steps[-1].is_done or (stopped and group.batch.stop(row, stopped)):
+                    group.free.add(row)
+                    self.listener.finished(text, group.batch.results(row))
 
     def drop(self, key: Hashable) -> None:
         """Forget a group, whose table others may use."""

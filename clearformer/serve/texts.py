@@ -1,6 +1,6 @@
 """A text of a request in an engine: what is to be decoded, who can do it, and what its client has seen of it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,31 +80,37 @@ class Text:
         self.n_counted += n_new
         return n_new
 
-    def hear(self, progress: Progress, top: Callable[[], list[Top]]) -> tuple[list[Event], list[int]]:
-        """Return the events of a step, and the sequences that contain a stop string."""
-        sequences, work = self.sequences, self.work
+    def hear(self, steps: Sequence[Progress], top: Callable[[], list[Top]]) -> tuple[list[Event], list[int]]:
+        """Return the events of some steps, and the sequences that contain a stop string."""
+        work = self.work
         if not self.heard:
             tokenizer, before = self.plan.tokenizer, self.plan.before
             assert tokenizer is not None
-            self.heard = [GeneratedText(tokenizer, before, self.work.stop) for _ in progress.tokens]
+            self.heard = [GeneratedText(tokenizer, before, work.stop) for _ in steps[0].tokens]
             self.n_heard = [0] * len(self.heard)
         events: list[Event] = []
         stopped: list[int] = []
         best = top() if work.stream and work.top else [[] for _ in self.heard]
-        for w, (token, spoken) in enumerate(zip(progress.tokens, self.heard)):
-            if token is None:
-                continue
-            self.n_heard[w] += 1
-            if self.n_again and self.n_heard[w] <= self.n_again[w]:
-                if self.n_heard[w] == self.n_again[w] and spoken.is_stopped:
-                    stopped.append(w)
-                continue
-            is_stopped, is_eos = spoken.read(token), token == sequences.eos
-            if is_stopped:
-                stopped.append(w)
-            if work.stream:
-                events.append(Token(self.index, w, token, spoken.new_text(), progress.logprobs[w], best[w]))
-                if is_stopped or is_eos or self.n_heard[w] >= sequences.limit:
-                    reason: Reason = "stop" if is_stopped else "eos" if is_eos else "length"
-                    events.append(Ended(self.index, w, reason, spoken.rest()))
+        for step in steps:
+            for w, (token, logprob) in enumerate(zip(step.tokens, step.logprobs)):
+                if token is not None:
+                    new, is_stopped = self.hear_token(w, token, logprob, best[w])
+                    events += new
+                    if is_stopped:
+                        stopped.append(w)
         return events, stopped
+
+    def hear_token(self, w: int, token: int, logprob: float, best: Top) -> tuple[list[Event], bool]:
+        """Return the events of a token of sequence w, and whether the sequence contains a stop string."""
+        spoken, sequences = self.heard[w], self.sequences
+        self.n_heard[w] += 1
+        if self.n_again and self.n_heard[w] <= self.n_again[w]:
+            return [], self.n_heard[w] == self.n_again[w] and spoken.is_stopped
+        is_stopped, is_eos = spoken.read(token), token == sequences.eos
+        if not self.work.stream:
+            return [], is_stopped
+        events: list[Event] = [Token(self.index, w, token, spoken.new_text(), logprob, best)]
+        if is_stopped or is_eos or self.n_heard[w] >= sequences.limit:
+            reason: Reason = "stop" if is_stopped else "eos" if is_eos else "length"
+            events.append(Ended(self.index, w, reason, spoken.rest()))
+        return events, is_stopped

@@ -2,7 +2,7 @@
 
     ─▶  Job        a text to decode, with a number
     ─▶  Drop       the numbers of texts that nobody waits for
-    ◀─  Heard      a step of a text: every one if it is streamed, otherwise the first
+    ◀─  Heard      the steps of a text in a turn: all of them if it is streamed, otherwise only that it has begun
     ◀─  Again      the text starts again: forget what was heard
     ◀─  Finished   its hypotheses
     ◀─  Failed     its error
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from clearformer.errors import CheckpointError, ClearformerError
 from clearformer.generation.decode import Hypothesis
-from clearformer.generation.open_policies import Progress, Sequences
+from clearformer.generation.open_policies import Progress, Sequences, n_generated
 from clearformer.generation.open_tables import Tables
 from clearformer.memory import collect_rarely, keep_freed_memory
 from clearformer.serve.scheduler import Room, Scheduler
@@ -48,7 +48,7 @@ class Drop(NamedTuple):
 
 class Heard(NamedTuple):
     number: int
-    progress: Progress | None
+    steps: Sequence[Progress] | None
     """None for the first step of a text that is not streamed."""
     top: Sequence[Top] = ()
 
@@ -145,12 +145,12 @@ class Worker:
 
     # What the scheduler tells
 
-    def heard(self, text: Any, progress: Progress, top: Callable[[], list[Top]]) -> list[int]:
-        text.n_generated += sum(token is not None for token in progress.tokens)
+    def heard(self, text: Any, steps: Sequence[Progress], top: Callable[[], list[Top]]) -> list[int]:
+        text.n_generated += n_generated(steps)
         if text.is_heard or not text.is_begun:
             text.is_begun = True
             best = top() if text.work.top else ()
-            self.outbox.append(Heard(text.index, progress if text.is_heard else None, best))
+            self.outbox.append(Heard(text.index, steps if text.is_heard else None, best))
         return []
 
     def finished(self, text: Text, hypotheses: list[Hypothesis]) -> None:
