@@ -93,7 +93,7 @@ class Text:
         best = top() if work.stream and work.top else [[] for _ in self.heard]
         for step in steps:
             for w, (token, logprob) in enumerate(zip(step.tokens, step.logprobs)):
-                if token is not None:
+                if token is not None and w not in stopped:
                     new, is_stopped = self.hear_token(w, token, logprob, best[w])
                     events += new
                     if is_stopped:

@@ -19,6 +19,7 @@ from clearformer.errors import CheckpointError, ConfigError, DataError, MachineE
 from clearformer.generation import open_tables
 from clearformer.generation.continuous import Footprint
 from clearformer.generation.decode import DecodeConfig
+from clearformer.generation.open_policies import Progress
 from clearformer.generation.open_tables import TableBatch, Tables
 from clearformer.generation.static import as_is
 from clearformer.handles.language_model import LanguageModel
@@ -322,6 +323,21 @@ def test_a_stream_has_every_token_and_the_text_in_pieces(engine_of: Any) -> None
             ids = [token.id for token in tokens if token.id != TOKENIZER.eos_id]
             spoken.append(("".join(token.text for token in tokens) + end.text, ids, end.reason))
         assert sorted(spoken) == sorted((one.text, one.tokens, one.ended) for one in continuations)
+
+
+def test_nothing_follows_a_stop_string_in_the_steps_of_a_turn() -> None:
+    """A table reports several steps at once, the later ones without knowing of the stop string."""
+    handle, work = gpt(), Generate(["the"], 2, ("at",), 3, {"max_new": 20, "temperature": 1.0}, stream=True)
+    text = Text(Mock(is_done=False), work, 0, work.plan(handle)[0], handle.model)
+    spoken = TOKENIZER.encode("cats"), TOKENIZER.encode("dogs")
+    steps = [Progress(both, (-1.0, -1.0), False) for both in zip(*spoken)]
+    events, stopped = text.hear(steps, list)
+    assert stopped == [0]
+    first, second = ([e for e in events if not isinstance(e, Answer) and e.sequence == w] for w in range(2))
+    assert [type(event) for event in first] == [Token, Token, Token, Ended]
+    assert "".join(event.text for event in first) == "c"
+    assert [type(event) for event in second] == [Token] * 4
+    assert "".join(event.text for event in second) == "dogs"
 
 
 def test_beam_search_cannot_be_streamed(engine_of: Any) -> None:
