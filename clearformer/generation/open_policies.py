@@ -58,7 +58,7 @@ class Progress(NamedTuple):
     is_done: bool
 
 
-SEARCHING, FOUND = Progress((), (), False), Progress((), (), True)  # of a beam search
+SEARCHING, SEARCHED = Progress((), (), False), Progress((), (), True)  # of a beam search
 
 
 def n_generated(steps: Iterable[Progress]) -> int:
@@ -291,7 +291,7 @@ class OpenBeam(OpenPolicy):
         best = c["logprob"][:, 0] / self.norm(reach).to(logprob.dtype)
         worst = c["score"].gather(1, c["width"][:, None] - 1)[:, 0]
         done: list[bool] = ((best <= worst) | is_last).tolist()
-        return parents, [FOUND if is_done else SEARCHING for is_done in done]
+        return parents, [SEARCHED if is_done else SEARCHING for is_done in done]
 
     def first(self, scores: Tensor, n: int = 1) -> Tensor:
         """Return scores (B, n · W) with −∞ after the first n · w, where w is the width of the text."""

@@ -21,7 +21,7 @@ import torch
 from clearformer.generation.continuous import padded, start
 from clearformer.generation.decode import Hypothesis
 from clearformer.generation.engine import align_head, can_record
-from clearformer.generation.open_policies import FOUND, SEARCHING, Progress, Sequences
+from clearformer.generation.open_policies import SEARCHED, SEARCHING, Progress, Sequences
 from clearformer.generation.policies import Sampling
 from clearformer.generation.static import (
     FIRST_TOKENS,
@@ -311,7 +311,7 @@ class TableBatch:
 def progress_of(is_done: float, n_new: float | None = None, *tokens_and_logprobs: float) -> list[Progress]:
     """Return the progress of a text in some steps: n_new tokens, or none that is known yet (beam search)."""
     if n_new is None:
-        return [FOUND if is_done else SEARCHING]
+        return [SEARCHED if is_done else SEARCHING]
     new, logprobs = tokens_and_logprobs[: int(n_new)], tokens_and_logprobs[len(tokens_and_logprobs) // 2 :]
     steps = [Progress((int(token),), (logprob,), False) for token, logprob in zip(new, logprobs)]
     if is_done:
