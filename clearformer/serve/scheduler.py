@@ -240,7 +240,7 @@ class Scheduler:
             return
         for group, rows in zip(groups, progress):
             for row, (text, steps) in enumerate(zip(group.texts, rows)):
-                if row in group.free:
+                if row in group.free or not steps:
                     continue
                 stopped = self.listener.heard(text, steps, partial(top_of, group, row, text.work.top))
                 if steps[-1].is_done or (stopped and group.batch.stop(row, stopped)):
