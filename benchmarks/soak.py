@@ -5,9 +5,10 @@
 A small translator is trained once without disturbance. Then the same training is started again and again, and at a
 random moment, at most `patience` seconds after its start, ended by a random signal (SIGKILL, SIGTERM, SIGINT, SIGHUP),
 and resumed, until it is complete. Its weights must be those of the first training, bit for bit, and its folder must
-hold the same files. Meanwhile, a second process, which lives as long as the soak, opens the model of whatever is in the folder, translates with it and evaluates
-it, at random; `translate` and `evaluate` are also run as commands. A run folder that has no model yet may refuse them
-in one sentence; anything else is a failure, as is a refusal of the first training, which nobody disturbs.
+hold the same files. Meanwhile, a second process, which lives as long as the soak, opens the model of whatever is in
+the folder, translates with it and evaluates it, at random; `translate` and `evaluate` are also run as commands. A run
+folder that has no model yet may refuse them in one sentence; anything else is a failure, as is a refusal of the first
+training, which nobody disturbs.
 
 memory     of the process that translates and evaluates: the median of the resident memory in the last third of the
            time, against the median of the second third; in the first third, the allocator still finds its size. And
